@@ -1,0 +1,89 @@
+r"""The identity, and the coordinates it is used in.
+
+For a smooth density $p$ on R^dim with score $s = \nabla \log p$, and a vector field $\Phi$ with
+$p\,\Phi \to 0$ at infinity,
+
+$$ g(x) = \nabla \cdot \Phi(x) + \Phi(x) \cdot s(x) $$
+
+has mean zero under $p$, whatever the parameters of $\Phi$. Every method here is a choice of $\Phi$.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from jaxtyping import Float
+
+from ._samples import Samples
+from ._status import InputError
+
+# Below this many draws a dimension a covariance matrix is more noise than shape, and coordinates are
+# only scaled one by one.
+DRAWS_PER_DIMENSION = 2
+
+
+def stein(divergence: Any, trial: Any, scores: Any) -> Any:
+    r"""$g = \nabla \cdot \Phi + \Phi \cdot s$, for NumPy and JAX arrays alike."""
+    return divergence + (trial * scores).sum(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Standardise:
+    r"""The affine map $z = L^{-1}(x - m)$ to coordinates of mean 0 and covariance 1.
+
+    $m$ and $L$ are the mean and the Cholesky factor of the covariance of the draws it was made from;
+    scores transform by the transpose, $s_z = L^T s_x$. Length scales, penalties and learning rates
+    then mean the same on every problem. $L$ is kept as `scale` (a diagonal) times `factor`, so that
+    coordinates of size 1e-300 and 1e300 live side by side.
+    """
+
+    mean: Float[np.ndarray, " dim"]
+    scale: Float[np.ndarray, " dim"]
+    factor: Float[np.ndarray, "dim dim"] | None
+
+    @classmethod
+    def of(cls, samples: Samples) -> "Standardise":
+        draws = samples.draws.reshape(-1, samples.dim)
+        first = draws[0]
+        spread = np.abs(draws - first).max(axis=0)
+        constant = spread <= 1e-13 * np.abs(first)
+        if constant.any():
+            i = int(np.argmax(constant))
+            raise InputError(
+                f"Coordinate {i} ({samples.names[i]}) has the value {first[i]:.6g} in every draw: it is not "
+                f"random. Leave it out of `draws` and `scores`."
+            )
+        unit = (draws - first) / spread
+        offset = unit.mean(axis=0)
+        unit -= offset
+        deviation = np.sqrt((unit**2).mean(axis=0))
+        mean, scale = first + spread * offset, spread * deviation
+        if len(draws) <= DRAWS_PER_DIMENSION * samples.dim:
+            return cls(mean, scale, None)
+        unit /= deviation
+        return cls(mean, scale, _correlation_factor(unit, samples.names))
+
+    def __call__(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+        """Draws and scores in standard coordinates, each `(chain * draw, dim)`."""
+        z = (samples.draws.reshape(-1, samples.dim) - self.mean) / self.scale
+        s = samples.scores.reshape(-1, samples.dim) * self.scale
+        if self.factor is None:
+            return z, s
+        z = scipy.linalg.solve_triangular(self.factor, z.T, lower=True, check_finite=False).T
+        return np.ascontiguousarray(z), s @ self.factor
+
+
+def _correlation_factor(unit: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """The Cholesky factor of the correlation of columns of mean 0 and variance 1."""
+    correlation = unit.T @ unit / len(unit)
+    values, vectors = np.linalg.eigh(correlation)
+    if values[0] < 1e-12 * len(names):
+        most = np.argsort(-np.abs(vectors[:, 0]))[:4]
+        shown = ", ".join(f"{i} ({names[i]})" for i in most if abs(vectors[i, 0]) > 0.1)
+        raise InputError(
+            f"The coordinates {shown} are linearly dependent in every draw (smallest eigenvalue of the "
+            f"correlation {values[0]:.1e}): the density has no score in all {len(names)} dimensions. "
+            f"Leave out the redundant coordinate."
+        )
+    return np.linalg.cholesky(correlation)

@@ -1,0 +1,1 @@
+"""The families of control variates: one file each, all obeying the law in `_method.Method`."""

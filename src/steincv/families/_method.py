@@ -1,0 +1,143 @@
+"""What every family of control variates is: a way to fit Phi on a standardised problem."""
+
+import abc
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from .._folds import Fold
+from .._samples import Samples, finite_array
+from .._status import InputError
+from .._stein import Standardise
+
+# Evaluation is cut into pieces of this many draws, so that its memory does not grow with them.
+PIECE = 50_000
+FEWEST_DRAWS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """One fit, in standard coordinates: what a family sees, and all that it sees.
+
+    - `z`, `s`: draws and scores of mean 0 and covariance 1, `(n, dim)`, chain after chain.
+    - `y`: the values of f, each output of mean 0 and variance 1, `(n, out)`.
+    - `offset`: the mean of f that was taken off, in units of its standard deviation. Only objectives
+      without a centre (the paper's NCV) look at it.
+    - `chains`: how many equally long chains the n draws are.
+    """
+
+    z: Float[np.ndarray, "n dim"]
+    s: Float[np.ndarray, "n dim"]
+    y: Float[np.ndarray, "n out"]
+    offset: Float[np.ndarray, " out"]
+    chains: int
+
+
+@dataclass(frozen=True, eq=False)
+class Control:
+    """A fitted g in standard coordinates: `evaluate(z, s)` is `(n, out)`; `info` says how it came about."""
+
+    evaluate: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A fitted control variate. `fitted(samples)` is g at every draw, `(chain, draw, out)`."""
+
+    standardise: Standardise
+    scale: Float[np.ndarray, " out"]
+    control: Control
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        return self.control.info
+
+    def __call__(self, samples: Samples) -> Float[np.ndarray, "chain draw out"]:
+        if samples.dim != len(self.standardise.mean):
+            raise InputError(f"fitted in {len(self.standardise.mean)} dimensions, `samples` has {samples.dim}.")
+        z, s = self.standardise(samples)
+        pieces = [self.control.evaluate(z[i : i + PIECE], s[i : i + PIECE]) for i in range(0, len(z), PIECE)]
+        g = np.concatenate(pieces) * self.scale
+        return g.reshape(*samples.draws.shape[:2], -1)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """Out-of-fold g `(chain, draw, out)`: at every draw from a fit that has not seen it."""
+
+    g: Float[np.ndarray, "chain draw out"]
+    info: Mapping[str, Any]
+
+
+class Method(abc.ABC):
+    r"""A family of control variates: a small frozen object whose fields are its hyperparameters.
+
+    **The law.** For every value of the fitted parameters, g is $\nabla\cdot\Phi + \Phi\cdot s$ of some
+    smooth $\Phi$ that grows slower than $1/p$, so its mean under $p$ is zero. tests/test_laws.py runs
+    this and the other laws on every row of tests/catalogue.py.
+
+    A subclass implements `solve` and nothing else.
+    """
+
+    @abc.abstractmethod
+    def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
+        """Fit every problem. They are given together so that a family can fit them in one program."""
+
+    def fit(self, samples: Samples, values: Any, *, seed: int = 0) -> Fitted:
+        """Fit g to values of f, `(chain, draw)` or `(chain, draw, out)`, so that f + g varies little."""
+        values = as_values(samples, values)
+        problem, standardise, scale = make_problem(samples, values)
+        return Fitted(standardise, scale, self.solve([problem], seed)[0])
+
+    def cross_fit(
+        self, samples: Samples, values: Float[np.ndarray, "chain draw out"], folds: Sequence[Fold], *, seed: int = 0
+    ) -> CrossFit:
+        """Fit on every fold's training draws, evaluate on its test draws."""
+        start = time.perf_counter()
+        made = [make_problem(samples.select(f.train.chains, f.train.draws), f.train.take(values)) for f in folds]
+        controls = self.solve([problem for problem, _, _ in made], seed)
+        g = np.zeros_like(values)
+        for fold, (_, standardise, scale), control in zip(folds, made, controls, strict=True):
+            fitted = Fitted(standardise, scale, control)
+            fold.test.put(g, fitted(samples.select(fold.test.chains, fold.test.draws)))
+        info = {"seconds": time.perf_counter() - start, "folds": [dict(control.info) for control in controls]}
+        return CrossFit(g, info)
+
+
+def as_values(samples: Samples, values: Any) -> Float[np.ndarray, "chain draw out"]:
+    """Values of f, checked against the samples and given one flat axis of outputs."""
+    values = finite_array("values", values)
+    chains, draws, _ = samples.draws.shape
+    if values.shape[:1] == (draws,) and chains == 1 and values.shape[:2] != (1, draws):
+        values = values[None]
+    if values.shape[:2] != (chains, draws):
+        raise InputError(
+            f"`values` has shape {values.shape}, expected ({chains}, {draws}) or ({chains}, {draws}, outputs...): "
+            f"one value of f at every draw."
+        )
+    return values.reshape(chains, draws, -1)
+
+
+def make_problem(samples: Samples, values: np.ndarray) -> tuple[Problem, Standardise, np.ndarray]:
+    """The fit in standard coordinates, the map to them, and the scale of each output."""
+    if samples.size < FEWEST_DRAWS:
+        raise InputError(f"`samples` holds {samples.size} draws to fit on; at least {FEWEST_DRAWS} are needed.")
+    standardise = Standardise.of(samples)
+    z, s = standardise(samples)
+    flat = values.reshape(samples.size, -1)
+    first = flat[0]
+    spread = np.abs(flat - first).max(axis=0)
+    spread = np.where(spread > 1e-14 * np.abs(first), spread, 1.0)  # a constant f has nothing to fit
+    unit = (flat - first) / spread
+    center = unit.mean(axis=0)
+    unit -= center
+    deviation = np.sqrt((unit**2).mean(axis=0))
+    deviation = np.where(deviation > 0, deviation, 1.0)
+    scale = spread * deviation
+    offset = (first / spread + center) / deviation
+    return Problem(z, s, unit / deviation, offset, samples.chains), standardise, scale

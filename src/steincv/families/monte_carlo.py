@@ -1,0 +1,20 @@
+"""The plain mean: g = 0."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._method import Control, Method, Problem
+
+
+@dataclass(frozen=True)
+class MonteCarlo(Method):
+    """No control variate. The estimate is the plain mean of f over the draws."""
+
+    def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
+        return [Control(_zero(problem.y.shape[1])) for problem in problems]
+
+
+def _zero(outputs: int):
+    return lambda z, s: np.zeros((len(z), outputs))
