@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from jaxtyping import Float
 
 from ._samples import Samples
@@ -70,8 +69,7 @@ class Standardise:
         s = samples.scores.reshape(-1, samples.dim) * self.scale
         if self.factor is None:
             return z, s
-        z = scipy.linalg.solve_triangular(self.factor, z.T, lower=True, check_finite=False).T
-        return np.ascontiguousarray(z), s @ self.factor
+        return z @ np.linalg.inv(self.factor).T, s @ self.factor
 
 
 def _correlation_factor(unit: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
