@@ -1,0 +1,192 @@
+"""The one verb: draws and scores in, an expectation with an honest error bar out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ._diagnostics import stein_status, value_status
+from ._error_bars import ROUND_OFF, Average, average
+from ._folds import Fold, held_out, make_folds
+from ._result import Estimate
+from ._samples import Samples
+from ._status import Code, InputError, Status
+from ._values import Values, values_of
+from .families._method import CrossFit, Method
+from .families.auto import Auto
+
+FEWEST_DRAWS = 10
+FEWEST_DRAWS_PER_CHAIN = 4
+
+
+def estimate(
+    samples: Samples,
+    f: Any = None,
+    method: Method | None = None,
+    *,
+    stat: str | Sequence[str] = "mean",
+    seed: int = 0,
+    folds: int | None = None,
+    gap: int = 0,
+    cross_fit: bool = True,
+    test_fraction: float = 0.5,
+    guard: bool = True,
+) -> Estimate:
+    """Estimate the mean of f with control variates.
+
+    **Arguments:**
+
+    - `f`: what to average: a function of the parameters, an array of values `(chain, draw[, out...])`, a dict
+      of either, or nothing for every parameter.
+    - `method`: a family; `Auto()` if not given.
+    - `stat`: "mean", or `("mean", "sd")` to have the standard deviation of f under the density as well
+      (`result.sd`), its second moment controlled too.
+    - `seed`: same seed, same answer.
+    - `folds`, `gap`: see `_folds.make_folds`. Each draw is controlled by a fit that has not seen it.
+    - `cross_fit=False`: the paper's protocol instead. Fit on the first part of every chain, report on the last
+      `test_fraction` of it only.
+    - `guard`: report the plain mean, and say so, where control variates do not help or cannot be trusted.
+
+    >>> import numpy as np, steincv as scv
+    >>> x = np.random.default_rng(0).normal(size=(4, 250, 3))
+    >>> result = scv.estimate(scv.Samples(x, -x), lambda x: x[0] ** 2, scv.Polynomial(degree=2))
+    >>> float(result.mean.round(6)), result.status[0][0].name
+    (1.0, 'exact')
+    """
+    if not isinstance(samples, Samples):
+        raise InputError(f"`samples` must be a steincv.Samples, got {type(samples).__name__}.")
+    method = Auto() if method is None else method
+    if not isinstance(method, Method):
+        raise InputError(f"`method` must be a method such as steincv.Polynomial(), got {method!r}.")
+    stats = _stats(stat)
+    chains, draws, _ = samples.draws.shape
+    if samples.size < FEWEST_DRAWS or draws < FEWEST_DRAWS_PER_CHAIN:
+        raise InputError(
+            f"`samples` holds {chains} chains of {draws} draws; an error bar needs at least {FEWEST_DRAWS} draws, "
+            f"{FEWEST_DRAWS_PER_CHAIN} in every chain."
+        )
+    values = values_of(f, samples)
+    targets = values.array
+    if "sd" in stats:
+        targets = np.concatenate([targets, _squares(targets)], axis=-1)
+    plan: Sequence[Fold]
+    if cross_fit:
+        plan = make_folds(chains, draws, folds, gap)
+        fit = method.cross_fit(samples, targets, plan, seed=seed)
+    else:
+        plan = [held_out(chains, draws, test_fraction)]
+        fit = method.cross_fit(samples, targets, plan, seed=seed)
+        samples, values, targets, fit = _only(plan[0], samples, values, targets, fit)
+    alarms = stein_status(samples)
+    outputs = len(values.labels)
+    controlled = targets + fit.g
+    result = _judge(values, controlled[..., :outputs], str(method), fit, alarms, guard)
+    if "sd" not in stats:
+        return result
+    return result.with_sd(_deviation(values, targets[..., outputs:], controlled, str(method), fit, alarms, guard))
+
+
+def _stats(stat: str | Sequence[str]) -> tuple[str, ...]:
+    stats = (stat,) if isinstance(stat, str) else tuple(stat)
+    if "mean" not in stats or not set(stats) <= {"mean", "sd"}:
+        raise InputError(f'`stat` must be "mean" or ("mean", "sd"), got {stat!r}.')
+    return stats
+
+
+def _only(fold: Fold, samples: Samples, values: Values, targets: np.ndarray, fit: CrossFit) -> tuple:
+    """Everything on the held-out draws alone."""
+    part = fold.test
+    return (
+        samples.select(part.chains, part.draws),
+        Values(part.take(values.array), values.labels, values.shape),
+        part.take(targets),
+        CrossFit(part.take(fit.g), fit.info),
+    )
+
+
+def _squares(array: np.ndarray) -> np.ndarray:
+    """Squares of f about its plain mean: about, because the raw second moment loses the digits that matter."""
+    return (array - array.mean(axis=(0, 1))) ** 2
+
+
+def _judge(
+    values: Values, controlled: np.ndarray, method: str, fit: CrossFit, alarms: list[Status], guard: bool
+) -> Estimate:
+    """Error bars, statuses, and the fall-back to the plain mean where that is the better answer."""
+    controlled = controlled.copy()
+    plain, better = average(values.array), average(controlled)
+    statuses = value_status(values.array, plain.ess)
+    methods = [method] * len(values.labels)
+    deviation = values.array.std(axis=(0, 1))
+    left = controlled.std(axis=(0, 1))
+    size = np.abs(values.array).max(axis=(0, 1))
+    ratio = np.divide(
+        better.standard_error**2, plain.standard_error**2, out=np.ones_like(left), where=plain.standard_error > 0
+    )
+    for k, found in enumerate(statuses):
+        if deviation[k] <= 4 * np.finfo(float).eps * size[k]:
+            found[:] = [Status.of(Code.CONSTANT)]
+            methods[k] = "plain"
+            controlled[..., k] = values.array[..., k]
+            continue
+        found += alarms
+        if left[k] <= max(ROUND_OFF * deviation[k], 64 * np.finfo(float).eps * size[k]) and not alarms:
+            found[:] = [s for s in found if s.code is not Code.LOW_ESS]
+            found.append(Status.of(Code.EXACT, spread=left[k] / deviation[k]))
+        elif guard and (alarms or ratio[k] >= gain_limit(plain.ess[k])):
+            methods[k] = "plain"
+            controlled[..., k] = values.array[..., k]
+            if not alarms:
+                found.append(Status.of(Code.NO_GAIN, ratio=ratio[k]))
+        features, fitted_on = _features(fit)
+        if features > fitted_on:
+            found.append(Status.of(Code.TOO_MANY_FEATURES, features=features, draws=fitted_on))
+    return Estimate.of(values, controlled, plain, average(controlled), methods, statuses, fit.info)
+
+
+def gain_limit(ess: float) -> float:
+    """The variance ratio that counts as a gain: below 1 by more than its own noise at this many effective draws."""
+    return max(0.2, 1 - 2 / np.sqrt(max(ess, 1.0)))
+
+
+def _features(fit: CrossFit) -> tuple[int, int]:
+    infos = fit.info.get("folds", [])
+    return max((i.get("features", 0) for i in infos), default=0), min((i.get("draws", 0) for i in infos), default=0)
+
+
+def _deviation(
+    values: Values,
+    squares: np.ndarray,
+    controlled: np.ndarray,
+    method: str,
+    fit: CrossFit,
+    alarms: list[Status],
+    guard: bool,
+) -> Estimate:
+    r"""The standard deviation of f, by the delta method.
+
+    With $c$ the plain mean, $\sigma^2 = E[(f-c)^2] - (E f - c)^2$, and the draws
+    $\hat\sigma + (v_i - \bar v) / 2\hat\sigma$, $v = (f-c)^2 - 2 (\bar f - c) f$ (both controlled), have mean
+    $\hat\sigma$ and its standard error.
+    """
+    outputs = len(values.labels)
+    first, second = controlled[..., :outputs], controlled[..., outputs:]
+    plain_draws = _sd_draws(np.zeros_like(squares), squares)
+    shift = values.array.mean(axis=(0, 1))
+    draws = _sd_draws(first - shift, second)
+    draws = np.where(np.isfinite(draws).all(axis=(0, 1)), draws, plain_draws)
+    sd_values = Values(plain_draws, values.labels, values.shape)
+    return _judge(sd_values, draws, method, fit, alarms, guard)
+
+
+def _sd_draws(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    mean = first.mean(axis=(0, 1))
+    variance = second.mean(axis=(0, 1)) - mean**2
+    sd = np.sqrt(np.where(variance > 0, variance, np.nan))
+    v = second - 2 * mean * first
+    with np.errstate(invalid="ignore"):
+        draws = sd + (v - v.mean(axis=(0, 1))) / (2 * sd)
+    return np.where(second.max(axis=(0, 1)) > 0, draws, 0.0)
+
+
+__all__ = ["Average", "estimate"]

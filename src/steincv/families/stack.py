@@ -1,0 +1,133 @@
+r"""Stacking: a convex combination of the plain mean and several control variates."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.optimize
+from jaxtyping import Float
+
+from .._folds import Block, Fold, make_folds
+from .._samples import Samples
+from .._status import InputError
+from ._method import Control, CrossFit, Method, Problem
+
+
+@dataclass(frozen=True)
+class Stack(Method):
+    r"""$g = \sum_k w_k g_k$ with $w_k \ge 0$, $\sum_k w_k \le 1$, from the *out-of-fold* $g_k$ of the members.
+
+    The weights minimise the variance of f + g at draws that the members were not fitted on. They are shrunk hard: a
+    convex combination contains the plain mean and every single member, and cannot extrapolate. Each fold's weights
+    come from the other folds.
+
+    >>> import numpy as np, steincv as scv
+    >>> x = np.random.default_rng(0).normal(size=(4, 100, 2))
+    >>> stack = scv.Stack([scv.Polynomial(1), scv.Polynomial(2)])
+    >>> result = scv.estimate(scv.Samples(x, -x), x[..., 0] ** 2, stack)
+    >>> bool(abs(result.mean - 1) < 1e-6)
+    True
+
+    Reference: Breiman (1996), Machine Learning 24; van der Laan, Polley, Hubbard (2007).
+    """
+
+    members: Sequence[Method]
+
+    def __post_init__(self) -> None:
+        members = tuple(self.members)
+        if not members or not all(isinstance(member, Method) for member in members):
+            raise InputError(f"The 'members' of Stack must be one or more methods. Got {self.members!r} instead.")
+        object.__setattr__(self, "members", members)
+
+    def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
+        return [self._solve(problem, seed) for problem in problems]
+
+    def _solve(self, problem: Problem, seed: int) -> Control:
+        chains, outputs = problem.chains, problem.y.shape[1]
+        draws = len(problem.z) // chains
+        folds = make_folds(chains, draws)
+        parts = [_part(problem, fold.train) for fold in folds]
+        g = np.zeros((len(self.members), chains, draws, outputs))
+        final = []
+        for k, member in enumerate(self.members):
+            *inner, whole = member.solve([*parts, problem], seed)
+            final.append(whole)
+            for fold, control in zip(folds, inner, strict=True):
+                test = _part(problem, fold.test)
+                size = (len(fold.test.chains), len(fold.test.draws), outputs)
+                fold.test.put(g[k], control.evaluate(test.z, test.s).reshape(size))
+        weights = convex_weights(moments(problem.y.reshape(chains, draws, outputs), g))
+
+        def evaluate(z: np.ndarray, s: np.ndarray) -> np.ndarray:
+            return sum(w * control.evaluate(z, s) for w, control in zip(weights, final, strict=True))
+
+        return Control(evaluate, {"weights": weights.tolist(), "members": [str(m) for m in self.members]})
+
+    def cross_fit(self, samples: Samples, values: np.ndarray, folds: Sequence[Fold], *, seed: int = 0) -> CrossFit:
+        start = time.perf_counter()
+        fits = [member.cross_fit(samples, values, folds, seed=seed) for member in self.members]
+        names = [str(member) for member in self.members]
+        return combine(names, fits, values, folds, start)
+
+
+def combine(
+    names: Sequence[str], fits: Sequence[CrossFit], values: np.ndarray, folds: Sequence[Fold], start: float
+) -> CrossFit:
+    """Stack out-of-fold control variates; the weights of a fold come from the others."""
+    columns = np.stack([fit.g for fit in fits])
+    parts = [moments(fold.test.take(values), np.stack([fold.test.take(g) for g in columns])) for fold in folds]
+    total = np.sum(parts, axis=0)
+    g = np.zeros_like(values)
+    # With a single held-out fold there is no other one; its own few weights hardly matter.
+    several = len(folds) > 1
+    weights = [convex_weights(total - part if several else total) for part in parts]
+    for fold, w in zip(folds, weights, strict=True):
+        fold.test.put(g, sum(wk * fold.test.take(c) for wk, c in zip(w, columns, strict=True)))
+    variance = np.maximum(np.einsum("okk->ko", total), 0)
+    ratio = np.divide(variance[1:], variance[0], out=np.ones_like(variance[1:]), where=variance[0] > 0)
+    members = [
+        {
+            "method": name,
+            "weight": np.mean([w[k] for w in weights], axis=0).tolist(),
+            "variance_ratio": ratio[k].tolist(),
+            "seconds": fit.info.get("seconds", 0.0),
+        }
+        for k, (name, fit) in enumerate(zip(names, fits, strict=True))
+    ]
+    return CrossFit(g, {"seconds": time.perf_counter() - start, "members": members})
+
+
+def moments(
+    values: Float[np.ndarray, "chain draw out"], g: Float[np.ndarray, "member chain draw out"]
+) -> Float[np.ndarray, "out column column"]:
+    """Centred second moments of f and of f + g of every member, in units of the variance of f."""
+    columns = np.concatenate([values[None], values + g]).reshape(len(g) + 1, -1, values.shape[-1])
+    columns = columns - columns.mean(axis=1, keepdims=True)
+    scale = np.sqrt((columns[0] ** 2).mean(axis=0))
+    columns = columns / np.where(scale > 0, scale, 1.0)
+    return np.einsum("jno,kno->ojk", columns, columns, optimize=True)
+
+
+def convex_weights(second_moments: Float[np.ndarray, "out column column"]) -> Float[np.ndarray, "member out"]:
+    r"""The weights of the members that minimise $w^T C w$ over the simplex, whose first corner is the plain mean.
+
+    With $C = A^T A$, the minimiser is that of $|A u|^2 + (1 - \sum_k u_k)^2$ over $u \ge 0$, made to sum to one.
+    """
+    weights = []
+    for c in second_moments:
+        values, vectors = np.linalg.eigh(c / max(c[0, 0], np.finfo(float).tiny))
+        root = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
+        u, _ = scipy.optimize.nnls(np.vstack([root, np.ones(len(c))]), np.append(np.zeros(len(c)), 1.0))
+        weights.append(u[1:] / u.sum() if u.sum() > 0 else np.zeros(len(c) - 1))
+    return np.array(weights).T
+
+
+def _part(problem: Problem, block: Block) -> Problem:
+    """The block's draws of a problem, in the same standard coordinates."""
+    draws = len(problem.z) // problem.chains
+
+    def cut(x: np.ndarray) -> np.ndarray:
+        return block.take(x.reshape(problem.chains, draws, -1)).reshape(len(block.chains) * len(block.draws), -1)
+
+    return Problem(cut(problem.z), cut(problem.s), cut(problem.y), problem.offset, len(block.chains))
