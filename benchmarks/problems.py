@@ -146,9 +146,7 @@ def eight_schools() -> Problem:
     for j in range(8):
         functionals[f"theta_{j + 1}"] = lambda x, j=j: constrain_eight_schools(x)["theta"][j]
     means = _eight_schools_means()
-    return Problem(
-        "eight_schools", 10, eight_schools_logdensity, functionals, NAMES, means, long_run=(64, 20_000)
-    )
+    return Problem("eight_schools", 10, eight_schools_logdensity, functionals, NAMES, means, long_run=(64, 20_000))
 
 
 def logistic(dim: int = 20) -> Problem:

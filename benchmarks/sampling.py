@@ -84,9 +84,7 @@ def _start(problem: Problem, key: Any) -> Any:
 def _kernel(problem: Problem) -> dict[str, Any]:
     """One step size and mass matrix a problem, pooled over chains: replications share them and differ only in
     their keys, and vmapped chains with equal step sizes wait less for each other."""
-    adapt = blackjax.window_adaptation(
-        blackjax.nuts, problem.logdensity, target_acceptance_rate=TARGET_ACCEPTANCE
-    )
+    adapt = blackjax.window_adaptation(blackjax.nuts, problem.logdensity, target_acceptance_rate=TARGET_ACCEPTANCE)
 
     def one(key):
         at, key = jax.random.split(key)

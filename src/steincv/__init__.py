@@ -6,6 +6,7 @@ from ._samples import Samples as Samples
 from ._status import Code as Code, InputError as InputError, Status as Status
 from .families._method import Fitted as Fitted, Method as Method
 from .families.auto import Auto as Auto
+from .families.kernel import Kernel as Kernel
 from .families.monte_carlo import MonteCarlo as MonteCarlo
 from .families.polynomial import Polynomial as Polynomial
 from .families.stack import Stack as Stack

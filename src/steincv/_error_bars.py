@@ -4,6 +4,7 @@ The standard error is $\mathrm{sd}/\sqrt{\mathrm{ESS}}$ with the split-chain eff
 *controlled* draws, so autocorrelation and disagreement between chains are in it.
 """
 
+import contextlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,8 +67,13 @@ def split_rhat(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray,
     """Rank-normalised split R-hat; 1 where it is not defined (a constant series)."""
     from arviz_stats.base import array_stats
 
-    rhat = np.atleast_1d(array_stats.rhat(_unit(series)[0], chain_axis=0, draw_axis=1, method="rank"))
-    return np.where(np.isfinite(rhat), rhat, 1.0)
+    unit, _, _ = _unit(series)
+    rhat = np.ones(unit.shape[-1])
+    moving = unit.std(axis=(0, 1)) > 0
+    if moving.any():
+        with np.errstate(divide="ignore", invalid="ignore"):  # chains stuck at different values: infinite
+            rhat[moving] = array_stats.rhat(unit[..., moving], chain_axis=0, draw_axis=1, method="rank")
+    return np.where(np.isnan(rhat), 1.0, rhat)
 
 
 def tail_index(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, " out"]:
@@ -81,7 +87,8 @@ def tail_index(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray,
     khat = np.zeros(outputs)
     for k in range(outputs):
         if unit[..., k].std() > 0:
-            khat[k] = array_stats.pareto_khat(unit[..., k], chain_axis=0, draw_axis=1, r_eff=1.0)
+            with contextlib.suppress(ValueError):  # all tail values are the same, as for an indicator
+                khat[k] = array_stats.pareto_khat(unit[..., k], chain_axis=0, draw_axis=1, r_eff=1.0)
     return np.where(np.isfinite(khat), khat, 0.0)
 
 

@@ -61,10 +61,7 @@ def make_folds(chains: int, draws: int, folds: int | None = None, gap: int = 0) 
             )
         every = np.arange(draws)
         groups = np.array_split(np.arange(chains), folds)
-        return [
-            Fold(Block(np.setdiff1d(np.arange(chains), group), every), Block(group, every))
-            for group in groups
-        ]
+        return [Fold(Block(np.setdiff1d(np.arange(chains), group), every), Block(group, every)) for group in groups]
     folds = min(5, draws) if folds is None else whole_number("folds", folds, 2)
     if folds > draws:
         raise InputError(f"`folds` is {folds} but there are only {draws} draws.")

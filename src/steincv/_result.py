@@ -145,9 +145,7 @@ class Estimate:
         columns |= {"method": self.method, "status": [", ".join(s.name for s in found) for found in self.status]}
         frame = pandas.DataFrame(columns, index=list(self.labels))
         if var_names is not None:
-            kept = [
-                label for label in self.labels if any(label == v or label.startswith(f"{v}[") for v in var_names)
-            ]
+            kept = [label for label in self.labels if any(label == v or label.startswith(f"{v}[") for v in var_names)]
             if not kept:
                 raise InputError(f"`var_names` = {list(var_names)} match none of {', '.join(self.labels)}.")
             frame = frame.loc[kept]
@@ -182,9 +180,9 @@ class Estimate:
         return [f"{message} [{_some(labels)}]" for message, labels in about.items()]
 
     def __repr__(self) -> str:
-        from .report.text import table
+        from .report.text import clean, table
 
-        return "\n".join([table(self), "", self.gained(), *self.warnings()])
+        return "\n".join([table(self), "", self.gained(), *map(clean, self.warnings())])
 
     def _repr_html_(self) -> str:
         from .report.text import html_table

@@ -76,9 +76,7 @@ class Samples:
             )
         if draws.ndim not in (2, 3):
             hint = " For one parameter write draws[:, None]." if draws.ndim == 1 else ""
-            raise InputError(
-                f"`draws` has shape {draws.shape}, expected (chain, draw, dim) or (draw, dim).{hint}"
-            )
+            raise InputError(f"`draws` has shape {draws.shape}, expected (chain, draw, dim) or (draw, dim).{hint}")
         if draws.ndim == 2:
             draws, scores = draws[None], scores[None]
         dim = draws.shape[-1]
@@ -97,8 +95,9 @@ class Samples:
         self._set(draws, scores, names, constrain)
 
     def _set(self, draws: Any, scores: Any, names: Any, constrain: Any) -> None:
-        for field, value in zip(("draws", "scores", "names", "constrain"), (draws, scores, names, constrain),
-                                strict=True):
+        for field, value in zip(
+            ("draws", "scores", "names", "constrain"), (draws, scores, names, constrain), strict=True
+        ):
             object.__setattr__(self, field, value)
 
     @property

@@ -39,8 +39,10 @@ def _recipe(dim: int, degree: int) -> tuple[list[list[tuple]], np.ndarray]:
     Children by coordinate i are all parents of one degree less that use coordinates 0..i only. In
     this order those are a prefix of the parents, so a block of children is a few array operations.
     """
-    level, before = {(0,) * dim: 0}, {}
-    steps, norms = [], []
+    level: dict[tuple[int, ...], int] = {(0,) * dim: 0}
+    before: dict[tuple[int, ...], int] = {}
+    steps: list[list[tuple]] = []
+    norms: list[float] = []
     for k in range(1, degree + 1):
         parents, blocks, children = list(level), [], []
         for i in range(dim):

@@ -12,6 +12,7 @@ $$ \text{order 2:}\quad L_x L_y k = 4D(D+2)\varphi'' + 16(D+2)u\varphi''' + 16u^
 where $L = \Delta + s\cdot\nabla$ and $a' = 2(D+2)\varphi'' + 4u\varphi'''$.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +20,10 @@ from jaxtyping import Float
 
 KERNELS = ("gaussian", "rational quadratic", "matern")
 
-# A tile and the half dozen temporaries of its formula stay in a core's cache.
-TILE_ROWS, TILE_COLUMNS = 128, 512
+# A tile and the temporaries of its formula stay in the cache.
+TILE = 256
+# OpenBLAS multiplies (n, k) by (k, m) in one thread while n m k is at most this.
+BLAS_THREADS_FROM = 2**18
 
 
 def radial(kernel: str, u: Float[np.ndarray, "n m"], lengthscale: float, order: int) -> list[np.ndarray]:
@@ -78,7 +81,7 @@ class SteinKernel:
         points = self._rows(x, s)
         matrix = np.empty((len(x), len(x)))
         for rows, columns in _tiles(len(x), len(x)):
-            if columns.start < rows.stop:
+            if columns.start <= rows.start:
                 matrix[rows, columns] = tile = self._tile(points[rows], points[columns])
                 matrix[columns, rows] = tile.T
         return matrix
@@ -99,49 +102,71 @@ class SteinKernel:
         return product
 
     def _rows(self, x: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """A point as the row (x, s, |x|^2, x.s, 1): every inner product below is one product of these."""
-        inner = ((x * x).sum(axis=1), (x * s).sum(axis=1), np.ones(len(x)))
-        return np.hstack([x, s, np.column_stack(inner)])
+        """A point as the row (x, s, |x|^2, x.s): what a tile needs of it."""
+        return np.hstack([x, s, (x * x).sum(axis=1)[:, None], (x * s).sum(axis=1)[:, None]])
 
-    def _tile(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        D = (left.shape[1] - 3) // 2
-        x, s, xx, xs, one = left[:, :D], left[:, D : 2 * D], left[:, -3:-2], left[:, -2:-1], left[:, -1:]
-        y, t, yy, yt = right[:, :D], right[:, D : 2 * D], right[:, -3], right[:, -2]
-        u = x @ (-2 * y.T)
+    def _tile(self, left: np.ndarray, right: np.ndarray) -> Float[np.ndarray, "n m"]:
+        D = left.shape[1] // 2 - 1
+        x, s, xx, xs = left[:, :D], left[:, D:-2], left[:, -2:-1], left[:, -1:]
+        y, t, yy, yt = right[:, :D].T, right[:, D:-2].T, right[:, -2], right[:, -1]
+        u = _product(x, y)
+        u *= -2
         u += xx
         u += yy
         np.maximum(u, 0, out=u)
         phi = radial(self.kernel, u, self.lengthscale, self.order)
-        st = s @ t.T
+        st = _product(s, t)
+        ds = xs - _product(s, y)
+        dt = _product(x, t)
+        dt -= yt
+        # In place, term by term: a tile's time is that of the passes over it.
         if self.order == 1:
-            # d.(t - s) = x.t + y.s - x.s - y.t
-            slope = np.hstack([x, s, xs, one]) @ np.hstack([t, y, -one_like(y), -yt[:, None]]).T
-            slope -= D
-            slope *= 2 * phi[1]
             st *= phi[0]
-            st += slope
-            u *= -4 * phi[2]
-            st += u
+            dt -= ds
+            dt -= D
+            dt *= phi[1]
+            u *= phi[2]
+            u *= 2
+            dt -= u
+            dt *= 2
+            st += dt
             return st
-        ds = xs - s @ y.T
-        dt = x @ t.T - yt
-        uphi3 = u * phi[3]
-        slope = 2 * (D + 2) * phi[2] + 4 * uphi3
-        return (
-            4 * D * (D + 2) * phi[2]
-            + 16 * (D + 2) * uphi3
-            + 16 * u**2 * phi[4]
-            - 2 * slope * (dt - ds)
-            - 4 * phi[2] * ds * dt
-            - 2 * phi[1] * st
-        )
+        st *= phi[1]
+        cross = ds * dt
+        cross *= phi[2]
+        cross *= 2
+        st += cross
+        st *= -2
+        phi[3] *= u
+        slope = (D + 2) * phi[2] + 2 * phi[3]
+        dt -= ds
+        dt *= slope
+        dt *= -4
+        st += dt
+        phi[2] *= 4 * D * (D + 2)
+        phi[3] *= 16 * (D + 2)
+        u *= u
+        u *= phi[4]
+        u *= 16
+        st += phi[2]
+        st += phi[3]
+        st += u
+        return st
 
 
-def one_like(y: np.ndarray) -> np.ndarray:
-    return np.ones((len(y), 1))
+def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a @ b in pieces too small for BLAS to wake its threads.
+
+    At this size waking them gains nothing, and on a busy machine waiting for them costs 50-fold.
+    """
+    product = np.empty((len(a), b.shape[1]))
+    step = max(8, BLAS_THREADS_FROM // b.size)
+    for i in range(0, len(a), step):
+        np.matmul(a[i : i + step], b, out=product[i : i + step])
+    return product
 
 
-def _tiles(rows: int, columns: int):
-    for i in range(0, rows, TILE_ROWS):
-        for j in range(0, columns, TILE_COLUMNS):
-            yield slice(i, min(i + TILE_ROWS, rows)), slice(j, min(j + TILE_COLUMNS, columns))
+def _tiles(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
+    for i in range(0, rows, TILE):
+        for j in range(0, columns, TILE):
+            yield slice(i, min(i + TILE, rows)), slice(j, min(j + TILE, columns))

@@ -1,6 +1,6 @@
 """The plain mean: g = 0."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,5 +16,5 @@ class MonteCarlo(Method):
         return [Control(_zero(problem.y.shape[1])) for problem in problems]
 
 
-def _zero(outputs: int):
+def _zero(outputs: int) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     return lambda z, s: np.zeros((len(z), outputs))

@@ -1,0 +1,231 @@
+"""Results and arrays in files: one .npz of arrays and one JSON text. No pickle, and whole or not at all."""
+
+import io
+import json
+import math
+import os
+import secrets
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ._error_bars import Average
+from ._memory import reserve
+from ._result import Estimate
+from ._status import Code, InputError, Status
+
+StrPath = str | os.PathLike[str]
+
+FORMAT, VERSION = "steincv.Estimate", 1
+CHUNK = 1 << 20
+# Random numbers hardly compress. An array that grows more than this, and is not small, is no data of ours.
+LARGEST_EXPANSION, SMALL = 100, 64 << 20
+
+
+# Results ---------------------------------------------------------------------------------------------
+
+
+def save_estimate(estimate: Estimate, path: StrPath, *, force: bool = False) -> None:
+    """Write the whole estimate to one .npz. An existing file is only replaced with `force=True`."""
+    arrays, meta = _pack(estimate, "")
+    text = json.dumps({"format": FORMAT, "version": VERSION, "estimate": meta})
+    with whole_file(path, force=force) as file:
+        np.savez(file, allow_pickle=False, meta=np.frombuffer(text.encode(), np.uint8), **arrays)
+
+
+def load_estimate(path: StrPath) -> Estimate:
+    """Read back what `save_estimate` wrote."""
+    with reading(path):
+        text = read_arrays(path, ["meta"])["meta"].tobytes()
+        meta = json.loads(text)
+        if meta.get("format") != FORMAT or meta.get("version") != VERSION:
+            raise InputError(f"{path}: not a saved estimate that this version of steincv can read.")
+        return _unpack(path, meta["estimate"], "")
+
+
+def _pack(estimate: Estimate, prefix: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays under their names in the file, and everything else as JSON."""
+    arrays = {
+        f"{prefix}values": estimate.values,
+        f"{prefix}controlled": estimate.controlled,
+        **{f"{prefix}plain_{key}": value for key, value in vars(estimate.plain).items()},
+        **{f"{prefix}average_{key}": value for key, value in vars(estimate._average).items()},
+    }
+    meta = {
+        "labels": estimate.labels,
+        "shape": estimate.shape,
+        "method": estimate.method,
+        "status": [[{"code": s.code.name, "message": s.message} for s in found] for found in estimate.status],
+        "info": plain_data(estimate.info),
+        "sd": None,
+    }
+    if estimate.sd is not None:
+        more, meta["sd"] = _pack(estimate.sd, f"{prefix}sd_")
+        arrays |= more
+    return arrays, meta
+
+
+def _unpack(path: StrPath, meta: Mapping[str, Any], prefix: str) -> Estimate:
+    fields = ("mean", "standard_error", "ess")
+    names = [
+        "values",
+        "controlled",
+        *(f"{kind}_{field}" for kind in ("plain", "average") for field in fields),
+    ]
+    stored = read_arrays(path, [prefix + name for name in names])
+    arrays = {name: stored[prefix + name] for name in names}
+    labels, shape = tuple(map(str, meta["labels"])), tuple(map(int, meta["shape"]))
+    methods = tuple(map(str, meta["method"]))
+    status = tuple(tuple(Status(Code[s["code"]], str(s["message"])) for s in found) for found in meta["status"])
+    outputs = (len(labels), len(methods), len(status), math.prod(shape), arrays["values"].shape[-1])
+    series = arrays["values"].shape == arrays["controlled"].shape and arrays["values"].ndim == 3
+    numbers = all(arrays[name].dtype == np.float64 for name in names)
+    if len(set(outputs)) > 1 or not series or not numbers or any(arrays[n].shape != shape for n in names[2:]):
+        raise InputError(f"{path}: the parts of the saved estimate do not fit together; the file was changed.")
+    return Estimate(
+        labels=labels,
+        shape=shape,
+        values=arrays["values"],
+        controlled=arrays["controlled"],
+        plain=Average(*(arrays[f"plain_{field}"] for field in fields)),
+        _average=Average(*(arrays[f"average_{field}"] for field in fields)),
+        method=methods,
+        status=status,
+        info=dict(meta["info"]),
+        sd=None if meta["sd"] is None else _unpack(path, meta["sd"], f"{prefix}sd_"),
+    )
+
+
+def plain_data(value: Any) -> Any:
+    """`value` in JSON's types: NumPy and JAX become numbers and lists, the rest text."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain_data(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain_data(item) for item in value]
+    if isinstance(value, np.generic | np.ndarray) or hasattr(value, "__array__"):
+        array = np.asarray(value)
+        return array.tolist() if array.dtype.kind in "fiubU" else str(value)
+    return str(value)
+
+
+# Writing ---------------------------------------------------------------------------------------------
+
+
+def refuse_target(path: StrPath, *, force: bool) -> None:
+    """Refuse what cannot be written to: better before long work than after it."""
+    target = Path(path)
+    if target.is_dir():
+        raise InputError(f"{target}: is a folder, expected the name of a file.")
+    if not target.parent.is_dir():
+        raise InputError(f"{target}: the folder {target.parent} does not exist.")
+    if target.exists() and not force:
+        raise InputError(f"{target}: exists already. Choose another name, or use force (--force) to replace it.")
+
+
+@contextmanager
+def whole_file(path: StrPath, *, force: bool) -> Iterator[IO[bytes]]:
+    """A file to write that appears under `path` when it is complete, or not at all."""
+    target = Path(path)
+    refuse_target(target, force=force)
+    part = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
+    try:
+        with open(part, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written: {error.strerror or error}.") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+# Reading files written by anyone ---------------------------------------------------------------------
+
+
+def read_arrays(path: StrPath, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, np.ndarray]:
+    """The arrays called `names` of an .npz, and those called `optional` that it has.
+
+    The file may be truncated, damaged or hostile. Nothing in it is unpickled, and no memory is taken on its
+    word: a header is only ever compared with bytes that are there. Whatever is wrong is one `InputError`.
+    """
+    with reading(path), open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if not zipfile.is_zipfile(file):
+            raise InputError(f"{path}: not an .npz file, or cut off before its end.")
+        with zipfile.ZipFile(file) as archive:
+            members = [info.filename for info in archive.infolist()]
+            found = {name: members.count(f"{name}.npy") for name in (*names, *optional)}
+            missing = [name for name in names if not found[name]]
+            if missing:
+                there = ", ".join(member.removesuffix(".npy") for member in members[:8]) or "nothing"
+                raise InputError(f"{path}: holds no array `{missing[0]}`; it has {there}.")
+            twice = [name for name, count in found.items() if count > 1]
+            if twice:
+                raise InputError(f"{path}: holds more than one array `{twice[0]}`.")
+            return {
+                name: _array(path, name, _bytes(path, archive, archive.getinfo(f"{name}.npy"), size))
+                for name, count in found.items()
+                if count
+            }
+
+
+@contextmanager
+def reading(path: StrPath) -> Iterator[None]:
+    """Whatever goes wrong in reading `path`, as an `InputError` of one line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file.") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{path}: is a folder, not a file.") from error
+    except Exception as error:  # zipfile and json alone have a dozen ways to fail on damaged bytes
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(f"{path}: cannot be read, the file is damaged ({reason}).") from error
+
+
+def _bytes(path: StrPath, archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> bytearray:
+    """A member's bytes, checked by their CRC, in memory that the file's own size bounds."""
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise InputError(f"{path}: {info.filename} is compressed in a way that NumPy does not use.")
+    if info.compress_size > size:
+        raise InputError(f"{path}: cut off; {info.filename} should have {info.compress_size} bytes.")
+    if info.file_size > max(SMALL, LARGEST_EXPANSION * info.compress_size):
+        raise InputError(
+            f"{path}: {info.filename} would expand {info.compress_size} bytes to {info.file_size}: refused."
+        )
+    # once here, once as the copy that is checked, and some to work with
+    reserve(f"{path}: reading {info.filename}", 3 * info.file_size, "Thin the draws.")
+    data = bytearray()
+    with archive.open(info) as stream:
+        while chunk := stream.read(CHUNK):  # in chunks: only then does zipfile bound what it decompresses
+            data += chunk
+    if len(data) != info.file_size:
+        raise InputError(f"{path}: cut off; {info.filename} has {len(data)} bytes of {info.file_size}.")
+    return data
+
+
+def _array(path: StrPath, name: str, data: bytearray) -> np.ndarray:
+    """The array in the bytes of an .npy file, without a copy."""
+    stream = io.BytesIO(data[: 1 << 17])
+    # version 2 is for headers of more than 65,535 bytes, 3 for field names: no array of numbers needs them
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise InputError(f"{path}: `{name}` is not a plain array of numbers or text.")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    if dtype.kind not in "fiubcU":
+        raise InputError(f"{path}: `{name}` has dtype {dtype}; only plain numbers and text are read, no objects.")
+    start = stream.tell()
+    claimed = math.prod(shape) * dtype.itemsize
+    if claimed != len(data) - start:
+        raise InputError(
+            f"{path}: `{name}` claims shape {shape} of {dtype}, {claimed} bytes, and has {len(data) - start}."
+        )
+    return np.frombuffer(data, dtype, offset=start).reshape(shape, order="F" if fortran else "C")

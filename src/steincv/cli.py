@@ -1,0 +1,380 @@
+"""The command `steincv`: demo, estimate, check, bench. Tables on stdout, progress and errors on stderr."""
+
+import argparse
+import json
+import math
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ._status import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ._error_bars import Average
+    from ._result import Estimate
+    from ._samples import Samples
+    from .families._method import Method
+
+METHODS = {
+    "auto": ("Auto", None),
+    "plain": ("MonteCarlo", None),
+    "polynomial": ("Polynomial", "degree"),
+    "kernel": ("Kernel", "degree"),
+    "neural": ("Neural", None),
+    "ncv": ("NCV", None),
+    "cncv": ("CNCV", None),
+}
+METHOD_HELP = "auto (default), plain, polynomial:DEGREE, kernel, ...; joined by + they are stacked"
+EXAMPLES = """examples:
+  steincv demo
+  steincv check draws.npz
+  steincv estimate draws.npz
+  steincv estimate draws.npz --function 'tau = exp(log_tau)' --function 'mu > 0' --save result.npz
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0, or 2 with one line on stderr if the input cannot be used."""
+    try:
+        parser = _parser()
+        options, rest = parser.parse_known_args(arguments)
+        if options.run is _bench:  # it has options of its own
+            options.arguments = rest
+        elif rest:
+            parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        options.run(options)
+        sys.stdout.flush()
+    except InputError as error:
+        return _complain(str(error))
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        return _complain("stopped.", code=130)
+    return 0
+
+
+def _complain(message: str, code: int = 2) -> int:
+    from .report.text import clean
+
+    print(f"steincv: {clean(' '.join(message.split()))}", file=sys.stderr)
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with the arguments on one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(_complain(f"{message}. See {self.prog} --help"))
+
+
+def _parser() -> argparse.ArgumentParser:
+    from . import __version__
+
+    parser = _Parser(
+        prog="steincv",
+        description="Far more accurate expectations from the MCMC draws and gradients you already have.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"steincv {__version__}")
+    parser.set_defaults(run=lambda options: parser.print_help())
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
+
+    demo = commands.add_parser("demo", help="see what is gained on eight schools, whose draws come with the package")
+    demo.add_argument("--out", default="demo.png", metavar="PNG", help="where the figure goes (default: demo.png)")
+    demo.set_defaults(run=_demo)
+
+    estimate = commands.add_parser("estimate", help="means with error bars from a file of draws and scores")
+    estimate.add_argument("file", help=".npz with draws and scores; .nc or a Zarr folder as nutpie writes them")
+    estimate.add_argument(
+        "--function",
+        action="append",
+        default=[],
+        metavar="EXPR",
+        help="what to average, e.g. 'exp(log_tau)' or 'tau = exp(log_tau)'; may be repeated (default: every parameter)",
+    )
+    estimate.add_argument("--folds", type=int, metavar="N", help="how many folds to cross-fit on (default: by chain)")
+    estimate.add_argument("--stat", default="mean", choices=("mean", "mean,sd"), help="mean (default) or mean,sd")
+    estimate.add_argument("--save", metavar="NPZ", help="write the whole result; steincv.Estimate.load reads it")
+    estimate.add_argument("--force", action="store_true", help="replace the file of --save if it exists")
+    estimate.set_defaults(run=_estimate)
+
+    for command in (demo, estimate):
+        command.add_argument("--method", default="auto", metavar="METHOD", help=METHOD_HELP)
+        command.add_argument("--seed", type=int, default=0, metavar="N", help="same seed, same answer (default: 0)")
+
+    check = commands.add_parser("check", help="are the scores those of the draws, and have the chains mixed?")
+    check.add_argument("file", help=".npz with draws and scores; .nc or a Zarr folder as nutpie writes them")
+    check.set_defaults(run=_check)
+
+    for command in (demo, estimate, check):
+        command.add_argument("--json", action="store_true", help="print JSON and nothing else")
+
+    bench = commands.add_parser("bench", help="how fast it is on this machine", add_help=False)
+    bench.set_defaults(run=_bench)
+    return parser
+
+
+# Commands --------------------------------------------------------------------------------------------
+
+
+def _demo(options: argparse.Namespace) -> None:
+    from importlib.resources import as_file, files
+
+    with _working("loading"):
+        import steincv
+
+        from ._files import read_samples
+        from ._store import refuse_target
+        from .demo import constrain_eight_schools
+        from .report.figures import demo_figure
+
+        with as_file(files("steincv") / "data" / "eight_schools.npz") as file:
+            stored = read_samples(file)
+    samples = steincv.Samples(stored.draws, stored.scores, stored.names, constrain_eight_schools)
+    method = parse_method(options.method)
+    refuse_target(options.out, force=True)
+    with _working("fitting control variates"):
+        start = time.perf_counter()
+        result = steincv.estimate(samples, method=method, seed=options.seed)
+        seconds = time.perf_counter() - start
+    with _working("drawing"):
+        demo_figure(result, options.out)
+    if options.json:
+        _print_json(_as_json(result, samples, seconds) | {"figure": str(options.out)})
+        return
+    _say(f"Eight schools: {samples.chains} chains of {samples.draws.shape[1]} NUTS draws, with their scores.")
+    _show(result, seconds)
+    _say(f"Figure: {options.out}")
+
+
+def _estimate(options: argparse.Namespace) -> None:
+    method = parse_method(options.method)
+    with _working(f"reading {options.file}"):
+        import steincv
+
+        from ._files import read_samples
+        from ._store import refuse_target
+
+        samples = read_samples(options.file)
+    if options.save:
+        refuse_target(options.save, force=options.force)
+    f = _functions(options.function, samples)
+    with _working("fitting control variates"):
+        start = time.perf_counter()
+        result = steincv.estimate(
+            samples, f, method, stat=options.stat.split(","), seed=options.seed, folds=options.folds
+        )
+        seconds = time.perf_counter() - start
+    if options.save:
+        result.save(options.save, force=options.force)
+    if options.json:
+        _print_json(_as_json(result, samples, seconds))
+        return
+    _say(f"{options.file}: {samples!r}")
+    _show(result, seconds)
+    if options.save:
+        _say(f"Saved: {options.save}")
+
+
+def _check(options: argparse.Namespace) -> None:
+    with _working(f"checking {options.file}"):
+        from ._files import read_samples
+        from .report.check import check, check_table, findings
+        from .report.text import stein_table
+
+        samples = read_samples(options.file)
+        found = check(samples)
+    sentences = findings(found)
+    if options.json:
+        coordinates = [
+            {
+                "name": found.names[k],
+                "score_z": found.score_z[k],
+                "product_z": found.product_z[k],
+                "ess": found.ess[k],
+                "rhat": found.rhat[k],
+                "tail_index": found.tail[k],
+                "repeated_draws": found.repeats[k],
+            }
+            for k in found.order
+        ]
+        stein = [
+            {"label": label, "mean": mean, "z": z}
+            for label, mean, z in zip(found.stein.labels, found.stein.mean, found.stein.z, strict=True)
+        ]
+        _print_json(
+            {
+                "ok": all(fine for fine, _ in sentences),
+                "findings": [{"ok": fine, "message": text} for fine, text in sentences],
+                "coordinates": coordinates,
+                "stein_means": sorted(stein, key=lambda row: -abs(row["z"])),
+                "mismatched_scores": found.mismatched,
+            }
+        )
+        return
+    _say(f"{options.file}: {samples!r}")
+    console = _console()
+    console.print(stein_table(found.stein, most=5))
+    console.print(check_table(found))
+    for fine, text in sentences:
+        _say(text, bullet="ok" if fine else "!!", style="green" if fine else "bold red")
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from ._bench import main as bench
+
+    bench(options.arguments)
+
+
+# Arguments -------------------------------------------------------------------------------------------
+
+
+def parse_method(text: str) -> "Method":
+    """`auto`, `plain`, `polynomial:3`, or several joined by `+`, which are stacked."""
+    import steincv
+
+    members = [_one_method(part.strip()) for part in text.split("+")]
+    return members[0] if len(members) == 1 else steincv.Stack(members)
+
+
+def _one_method(text: str) -> "Method":
+    import difflib
+
+    import steincv
+
+    name, colon, number = text.partition(":")
+    known = {key: value for key, value in METHODS.items() if hasattr(steincv, value[0])}
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]}? Known are" if close else "known are"
+        raise InputError(f"there is no method `{text}`; {hint} {', '.join(known)}.")
+    cls, parameter = known[name]
+    if not colon:
+        return getattr(steincv, cls)()
+    if parameter is None or not number.isdecimal() or len(number) > 3:
+        form = f"{name}:{parameter.upper()}, as in {name}:2" if parameter else name
+        raise InputError(f"the method `{text}` cannot be read; write {form}.")
+    return getattr(steincv, cls)(**{parameter: int(number)})
+
+
+def _functions(texts: Sequence[str], samples: "Samples") -> "dict[str, np.ndarray] | None":
+    """Values of every `--function` at the draws, called by its text, or as in `name = expression`."""
+    from ._expressions import evaluate
+
+    if not texts:
+        return None
+    columns = {name: samples.draws[..., i] for i, name in enumerate(samples.names)}
+    values: dict[str, np.ndarray] = {}
+    for text in texts:
+        named = re.fullmatch(r"\s*([^\W\d]\w*)\s*=(?!=)(.*)", text, re.DOTALL)
+        label, expression = (named[1], named[2].strip()) if named else (text.strip(), text)
+        if label in values:
+            raise InputError(f"two functions are called `{label}`. Name them: --function 'name = expression'.")
+        values[label] = evaluate(expression, columns)
+    return values
+
+
+# Output ----------------------------------------------------------------------------------------------
+
+
+def _console(stderr: bool = False) -> Any:
+    from rich.console import Console
+
+    console = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    if not console.is_terminal:  # into a file or a pipe a table may be as wide as it needs
+        console.width = max(console.width, 160)
+    return console
+
+
+@contextmanager
+def _working(what: str) -> Iterator[None]:
+    """A spinner on stderr while something takes long; nothing where stderr is no terminal."""
+    from rich.text import Text
+
+    from .report.text import clean
+
+    console = _console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(Text(f"{clean(what)} ...")):
+        yield
+
+
+def _say(text: str, bullet: str = "", style: str = "") -> None:
+    """One paragraph, as text: no markup, no control characters."""
+    from rich.text import Text
+
+    from .report.text import clean
+
+    _console().print(Text.assemble((f" {bullet} " if bullet else "", style), clean(text)))
+
+
+def _show(result: "Estimate", seconds: float) -> None:
+    from .report.text import rich_table
+
+    _console().print(rich_table(result))
+    _say(result.gained())
+    for warning in result.warnings():
+        _say(warning, bullet="-")
+    _say(f"Took {seconds:.1f} s, of which the fit {result.info.get('seconds', 0.0):.1f} s.")
+
+
+def _as_json(result: "Estimate", samples: "Samples", seconds: float) -> dict[str, Any]:
+    """Everything the table shows and more, without the draws."""
+    chains, draws, dim = samples.draws.shape
+    return {
+        "chains": chains,
+        "draws": draws,
+        "dim": dim,
+        "seconds": seconds,
+        "gained": result.gained(),
+        "outputs": _outputs(result),
+        "sd": None if result.sd is None else _outputs(result.sd),
+    }
+
+
+def _outputs(result: "Estimate") -> list[dict[str, Any]]:
+    def numbers(average: "Average", k: int) -> dict[str, Any]:
+        return {
+            "mean": average.mean[k],
+            "standard_error": average.standard_error[k],
+            "ess": average.ess[k],
+            "interval_95": average.interval(0.95)[k],
+        }
+
+    plain, better = result.plain.reshape((-1,)), result._average.reshape((-1,))
+    ratio = result.variance_ratio.reshape(-1)
+    return [
+        {
+            "label": label,
+            "plain": numbers(plain, k),
+            "controlled": numbers(better, k),
+            "variance_ratio": ratio[k],
+            "method": result.method[k],
+            "status": [{"code": s.code.name, "message": s.message} for s in result.status[k]],
+        }
+        for k, label in enumerate(result.labels)
+    ]
+
+
+def _print_json(data: Any) -> None:
+    """JSON as the standard has it: what is not finite becomes null."""
+    from ._store import plain_data
+
+    print(json.dumps(_finite(plain_data(data)), indent=2, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

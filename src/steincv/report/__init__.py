@@ -1,0 +1,1 @@
+"""What a result looks like: tables for terminals and notebooks, and figures."""

@@ -1,0 +1,189 @@
+"""The diagnostics of one set of draws and scores, with what each number means and what to do next."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._diagnostics import LOW_ESS, RHAT_LIMIT, STEIN_LIMIT, TAIL_LIMIT, SteinCheck, stein_check
+from .._error_bars import average, split_rhat, tail_index
+from .._samples import Samples
+from .text import clean
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MOST_REPEATS = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Check:
+    """What can be seen from the draws and scores alone, one entry a coordinate.
+
+    `score_z` and `product_z` are z values of the means of $s_i$ and $(x_i - m_i) s_i + 1$, zero for correct
+    scores. `repeats` counts draws whose value has occurred before; `mismatched` counts draws that equal an
+    earlier one in every coordinate but have another score.
+    """
+
+    names: tuple[str, ...]
+    stein: SteinCheck
+    score_z: np.ndarray
+    product_z: np.ndarray
+    ess: np.ndarray
+    rhat: np.ndarray
+    tail: np.ndarray
+    repeats: np.ndarray
+    mismatched: int
+    size: int
+
+    @property
+    def order(self) -> np.ndarray:
+        """Coordinates, the most suspicious first."""
+        return np.argsort(-np.maximum(np.abs(self.score_z), np.abs(self.product_z)), kind="stable")
+
+
+def check(samples: Samples) -> Check:
+    """All diagnostics of `samples`."""
+    stein = stein_check(samples)  # first: it refuses coordinates that are constant or dependent
+    draws = samples.draws
+    flat = draws.reshape(-1, samples.dim)
+    unit = (draws - flat.mean(axis=0)) / flat.std(axis=0)
+    scores = samples.scores * flat.std(axis=0)
+    return Check(
+        names=samples.names,
+        stein=stein,
+        score_z=_z(scores),
+        product_z=_z(unit * scores + 1),
+        ess=average(draws).ess,
+        rhat=split_rhat(draws),
+        tail=tail_index(draws),
+        repeats=np.array([samples.size - len(np.unique(column)) for column in flat.T]),
+        mismatched=_mismatched(flat, samples.scores.reshape(-1, samples.dim)),
+        size=samples.size,
+    )
+
+
+def _z(series: np.ndarray) -> np.ndarray:
+    means = average(series)
+    error = np.where(means.standard_error > 0, means.standard_error, np.inf)
+    return means.mean / error
+
+
+def _mismatched(draws: np.ndarray, scores: np.ndarray) -> int:
+    """Draws equal to an earlier one whose score is another: a score is a function of its draw."""
+    _, first, group = np.unique(draws, axis=0, return_index=True, return_inverse=True)
+    same = np.isclose(scores, scores[first[group.reshape(-1)]], rtol=1e-5, atol=0).all(axis=1)
+    return int((~same).sum())
+
+
+def findings(found: Check) -> list[tuple[bool, str]]:
+    """Every diagnostic in plain words: whether it is fine, and a sentence, with the next step if not."""
+    return [_scores(found), _pairs(found), _effective(found), _chains(found), _tails(found), _repeated(found)]
+
+
+def _scores(found: Check) -> tuple[bool, str]:
+    z = abs(found.stein.z[found.stein.worst])
+    if z <= STEIN_LIMIT:
+        return True, (
+            f"Scores fit the draws: the largest of {len(found.stein.z)} Stein means is {z:.1f} standard "
+            f"errors from zero (up to {STEIN_LIMIT:g} is chance). Control variates are safe to use."
+        )
+    return False, (
+        f"Scores do not fit the draws: a Stein mean is {z:.1f} standard errors from zero (up to "
+        f"{STEIN_LIMIT:g} is chance). Next: at one draw, compare the score of "
+        f"{clean(found.names[found.order[0]], 40)} with finite differences of the log density; in "
+        f"unconstrained coordinates the log Jacobian belongs to that density."
+    )
+
+
+def _pairs(found: Check) -> tuple[bool, str]:
+    if found.mismatched == 0:
+        return True, "Scores belong to their draws: no two equal draws have different scores."
+    return False, (
+        f"{found.mismatched} draws equal an earlier one but have another score. Next: look for scores "
+        f"shifted by one draw, or stored for proposals instead of accepted draws."
+    )
+
+
+def _effective(found: Check) -> tuple[bool, str]:
+    low = found.ess < LOW_ESS
+    if not low.any():
+        return (
+            True,
+            f"Effective draws: at least {found.ess.min():.0f} of {found.size}. Error bars can be believed.",
+        )
+    return False, (
+        f"Few effective draws (under {LOW_ESS}) for {_some(found, low)}; the fewest are "
+        f"{found.ess.min():.0f}. Next: run the sampler longer, or read the intervals as a rough guide."
+    )
+
+
+def _chains(found: Check) -> tuple[bool, str]:
+    apart = found.rhat > RHAT_LIMIT
+    if not apart.any():
+        return True, f"Chains agree: R-hat is at most {found.rhat.max():.3f} (limit {RHAT_LIMIT:g})."
+    return False, (
+        f"Chains disagree about {_some(found, apart)}: R-hat up to {found.rhat.max():.2f} (limit "
+        f"{RHAT_LIMIT:g}). Next: run longer or reparametrise; no mean over these chains can be trusted, "
+        f"controlled or not."
+    )
+
+
+def _tails(found: Check) -> tuple[bool, str]:
+    heavy = found.tail > TAIL_LIMIT
+    if not heavy.any():
+        return True, (
+            f"Tails are light enough for error bars: Pareto k is at most {found.tail.max():.2f} (limit {TAIL_LIMIT:g})."
+        )
+    return False, (
+        f"Heavy tails for {_some(found, heavy)}: Pareto k up to {found.tail.max():.2f} (limit "
+        f"{TAIL_LIMIT:g}), so the variance may be infinite. Next: estimate a bounded function "
+        f"of it, or reparametrise."
+    )
+
+
+def _repeated(found: Check) -> tuple[bool, str]:
+    most = found.repeats.max()
+    if most == 0:
+        return True, "No draw is repeated."
+    share = f"Repeated draws: {most} of {found.size} at most"
+    if most <= MOST_REPEATS * found.size:
+        return True, f"{share}, as rejected proposals leave them; the effective size accounts for them."
+    return (
+        False,
+        f"{share}. Next: check that no chain is a copy of another; else tune the sampler's step size.",
+    )
+
+
+def _some(found: Check, which: np.ndarray) -> str:
+    names = [clean(found.names[k], 40) for k in np.flatnonzero(which)]
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def check_table(found: Check, most: int = 30) -> "Table":
+    """One line a coordinate, the most suspicious first."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    left = len(found.names) - most
+    shown = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        caption=f"... and {left} more; --json has them all." if left > 0 else None,
+        caption_justify="left",
+    )
+    shown.add_column("coordinate")
+    for name in ("z score", "z draw·score", "ESS", "R-hat", "tail k", "repeats"):
+        shown.add_column(name, justify="right")
+    for k in found.order[:most]:
+        cells = [
+            (f"{found.score_z[k]:.1f}", abs(found.score_z[k]) > STEIN_LIMIT),
+            (f"{found.product_z[k]:.1f}", abs(found.product_z[k]) > STEIN_LIMIT),
+            (f"{found.ess[k]:.0f}", found.ess[k] < LOW_ESS),
+            (f"{found.rhat[k]:.3f}", found.rhat[k] > RHAT_LIMIT),
+            (f"{found.tail[k]:.2f}", found.tail[k] > TAIL_LIMIT),
+            (f"{found.repeats[k]}", found.repeats[k] > MOST_REPEATS * found.size),
+        ]
+        shown.add_row(Text(clean(found.names[k], 40)), *(Text(cell, style="red" if bad else "") for cell, bad in cells))
+    return shown

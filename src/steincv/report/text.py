@@ -1,0 +1,183 @@
+"""Results as tables: plain text for `repr`, HTML for notebooks, rich for the command line.
+
+Labels are data, and may hold anything: control characters are shown as escapes, HTML is escaped, and rich
+never sees a label as markup.
+"""
+
+import html
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._diagnostics import STEIN_LIMIT, SteinCheck
+from .._result import Estimate
+from .._status import ALARMS, Code, Status
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+HEADER = ("", "plain ± mcse", "controlled ± mcse", "gain", "method", "status")
+MOST_ROWS = 60
+LONGEST_LABEL = 40
+# Codes that are good news or no news: not coloured as warnings.
+CALM = frozenset({Code.EXACT, Code.CONSTANT, Code.NO_GAIN})
+
+
+def clean(text: object, longest: int | None = None) -> str:
+    r"""`text` on one line, with control characters written out (`\x1b`), cut to `longest` characters."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+    return shown if longest is None or len(shown) <= longest else shown[: longest - 1] + "…"
+
+
+def plus_minus(mean: float, error: float) -> str:
+    """`mean ± error`, both to two significant digits of the error.
+
+    >>> plus_minus(4.347570, 0.051669), plus_minus(123456.0, 1234.0), plus_minus(1.23456e-9, 2e-12)
+    ('4.348 ± 0.052', '123500 ± 1200', '(1.2346 ± 0.0020)e-09')
+    """
+    if not (math.isfinite(mean) and math.isfinite(error)):
+        return f"{mean:.4g} ± {error:.2g}"
+    if error <= 1e-9 * abs(mean):  # as good as exact: its digits would fill the line
+        return f"{mean:.10g} ± {error:.0e}" if error else f"{mean:.10g} ± 0"
+    largest = max(abs(mean), error)
+    exponent = math.floor(math.log10(largest))
+    if exponent < -4 or exponent > 7:
+        scale = 10.0**exponent if exponent > -300 else 1e-300
+        return f"({_rounded(mean / scale, error / scale)})e{exponent if exponent > -300 else -300:+03d}"
+    return _rounded(mean, error)
+
+
+def _rounded(mean: float, error: float) -> str:
+    error = float(f"{error:.1e}")  # first: 0.0996 is 0.10 to two digits, and has one decimal less
+    decimals = 1 - math.floor(math.log10(error))
+    if decimals >= 0:
+        return f"{mean:.{decimals}f} ± {error:.{decimals}f}"
+    return f"{round(mean, decimals):.0f} ± {round(error, decimals):.0f}"
+
+
+def times(factor: float) -> str:
+    """A variance reduction factor to two digits: it is an estimate too."""
+    return f"{float(f'{factor:.1e}'):g}×" if factor <= 1e5 else "> 1e5×"
+
+
+def short_method(method: str) -> str:
+    """The method without what was left to it: `Polynomial(degree=2)`, `plain`."""
+    kept = re.sub(r"(, )?\b\w+=('auto'|None)(?=[,)])", "", method).replace("(, ", "(")
+    return clean(kept.removesuffix("()"), 36)
+
+
+def _rows(estimate: Estimate) -> Iterator[tuple[tuple[str, ...], tuple[Status, ...]]]:
+    """The cells of every output, then those of its standard deviations where asked for."""
+    for name, part in (("{}", estimate), ("sd({})", estimate.sd)):
+        if part is None:
+            continue
+        plain, better = part.plain.reshape((-1,)), part._average.reshape((-1,))
+        with np.errstate(divide="ignore"):
+            factor = 1 / part.variance_ratio.reshape(-1)
+        for k, label in enumerate(part.labels):
+            cells = (
+                name.format(clean(label, LONGEST_LABEL)),
+                plus_minus(plain.mean[k], plain.standard_error[k]),
+                plus_minus(better.mean[k], better.standard_error[k]),
+                times(factor[k]),
+                short_method(part.method[k]),
+                ", ".join(status.name for status in part.status[k]),
+            )
+            yield cells, part.status[k]
+
+
+def _shown(estimate: Estimate) -> tuple[list[tuple[tuple[str, ...], tuple[Status, ...]]], str]:
+    """The first rows, and a line about those left out."""
+    rows = list(_rows(estimate))
+    left = len(rows) - MOST_ROWS
+    return rows[:MOST_ROWS], f"... and {left} more; summary() has them all." if left > 0 else ""
+
+
+def table(estimate: Estimate) -> str:
+    """Plain and controlled means side by side, each rounded by its own error."""
+    rows, note = _shown(estimate)
+    lines = _aligned([HEADER, *(cells for cells, _ in rows)])
+    return "\n".join([*lines, note] if note else lines)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns of equal width as the terminal counts it; numbers to the right, words to the left."""
+    from rich.cells import cell_len
+
+    rows = [row if any(r[-1] for r in rows[1:]) else row[:-1] for row in rows]  # no empty status column
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        padded = [
+            " " * (width - cell_len(cell)) + cell if 1 <= i <= 3 else cell + " " * (width - cell_len(cell))
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(padded).rstrip())
+    return lines
+
+
+def html_table(estimate: Estimate) -> str:
+    """The same for a notebook, with what was gained and the messages below."""
+    rows, note = _shown(estimate)
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "".join(line("td", cells) for cells, _ in rows)
+    notes = [note, estimate.gained(), *estimate.warnings()]
+    below = "".join(f"<p>{html.escape(clean(text))}</p>" for text in notes if text)
+    return f"<table><thead>{line('th', HEADER)}</thead><tbody>{body}</tbody></table>{below}"
+
+
+def rich_table(estimate: Estimate) -> "Table":
+    """The same for a terminal, with gains in green and alarms in red."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    rows, note = _shown(estimate)
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=note or None, caption_justify="left")
+    with_status = any(cells[-1] for cells, _ in rows)
+    for i, name in enumerate(HEADER if with_status else HEADER[:-1]):
+        number = 1 <= i <= 3
+        shown.add_column(name, justify="right" if number else "left", no_wrap=i < 4, overflow="fold")
+    for (label, plain, better, gain, method, status), found in rows:
+        helped = method != "plain"
+        cells = [
+            Text(label),
+            Text(plain),
+            Text(better, style="bold" if helped else ""),
+            Text(gain, style="green" if helped else "dim"),
+            Text(method, style="" if helped else "dim"),
+            Text(status, style=_style(found)),
+        ]
+        shown.add_row(*(cells if with_status else cells[:-1]))
+    return shown
+
+
+def _style(found: Sequence[Status]) -> str:
+    if any(status.code in ALARMS for status in found):
+        return "red"
+    return "" if all(status.code in CALM for status in found) else "yellow"
+
+
+def stein_table(check: SteinCheck, most: int = 8) -> "Table":
+    """Means that are zero for correct draws and scores, the most suspicious first."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    shown.add_column("mean that should be 0")
+    for name in ("mean", "z"):
+        shown.add_column(name, justify="right")
+    shown.add_column("")
+    for k in np.argsort(-np.abs(check.z))[:most]:
+        far = abs(check.z[k]) > STEIN_LIMIT
+        verdict = f"beyond {STEIN_LIMIT:g}: not by chance" if far else "ok"
+        cells = (clean(check.labels[k], 60), f"{check.mean[k]:.3g}", f"{check.z[k]:.1f}", verdict)
+        shown.add_row(*(Text(cell, style="red" if far else "") for cell in cells))
+    return shown

@@ -1,0 +1,18 @@
+"""Shapes and types in signatures are checked at run time in every test."""
+
+from jaxtyping import install_import_hook
+
+# the tower: an int is good where a float is asked for
+install_import_hook("steincv", "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))")
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+
+import steincv as scv  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def gaussian_samples() -> scv.Samples:
+    """4 chains x 250 exact draws of a standard normal in 3 dimensions."""
+    x = np.random.default_rng(0).normal(size=(4, 250, 3))
+    return scv.Samples(x, -x, names=["mu", "eta[0]", "eta[1]"])
