@@ -8,6 +8,8 @@ from .families._method import Fitted as Fitted, Method as Method
 from .families.auto import Auto as Auto
 from .families.kernel import Kernel as Kernel
 from .families.monte_carlo import MonteCarlo as MonteCarlo
+from .families.neural.neural import CNCV as CNCV, NCV as NCV, Neural as Neural
+from .families.neural.trials import Potential as Potential, ScalarField as ScalarField, VectorField as VectorField
 from .families.polynomial import Polynomial as Polynomial
 from .families.stack import Stack as Stack
 

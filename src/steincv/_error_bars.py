@@ -30,7 +30,7 @@ class Average:
 
     def interval(self, level: float = 0.95) -> np.ndarray:
         """Student intervals, with a last axis of 2."""
-        if not 0 < level < 1:
+        if not (isinstance(level, float | np.floating) and 0 < level < 1):
             raise InputError(f"`level` must lie strictly between 0 and 1, got {level!r}.")
         freedom = np.maximum(self.ess / DRAWS_PER_DEGREE_OF_FREEDOM - 1, 1.0)
         half = scipy.special.stdtrit(freedom, 0.5 + level / 2) * self.standard_error
@@ -87,7 +87,8 @@ def tail_index(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray,
     khat = np.zeros(outputs)
     for k in range(outputs):
         if unit[..., k].std() > 0:
-            with contextlib.suppress(ValueError):  # all tail values are the same, as for an indicator
+            # values that tie, as those of an indicator or a count, may have no tail to fit
+            with contextlib.suppress(ValueError), np.errstate(divide="ignore", invalid="ignore"):
                 khat[k] = array_stats.pareto_khat(unit[..., k], chain_axis=0, draw_axis=1, r_eff=1.0)
     return np.where(np.isfinite(khat), khat, 0.0)
 

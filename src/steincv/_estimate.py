@@ -1,13 +1,14 @@
 """The one verb: draws and scores in, an expectation with an honest error bar out."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ._diagnostics import stein_status, value_status
 from ._error_bars import ROUND_OFF, Average, average
-from ._folds import Fold, held_out, make_folds
+from ._folds import Fold, held_out, make_folds, whole_number
 from ._result import Estimate
 from ._samples import Samples
 from ._status import Code, InputError, Status
@@ -59,23 +60,22 @@ def estimate(
     if not isinstance(method, Method):
         raise InputError(f"`method` must be a method such as steincv.Polynomial(), got {method!r}.")
     stats = _stats(stat)
+    seed = whole_number("seed", seed, 0)
     chains, draws, _ = samples.draws.shape
-    if samples.size < FEWEST_DRAWS or draws < FEWEST_DRAWS_PER_CHAIN:
-        raise InputError(
-            f"`samples` holds {chains} chains of {draws} draws; an error bar needs at least {FEWEST_DRAWS} draws, "
-            f"{FEWEST_DRAWS_PER_CHAIN} in every chain."
-        )
-    values = values_of(f, samples)
-    targets = values.array
-    if "sd" in stats:
-        targets = np.concatenate([targets, _squares(targets)], axis=-1)
+    _enough("`samples` holds", chains, draws)
     plan: Sequence[Fold]
     if cross_fit:
         plan = make_folds(chains, draws, folds, gap)
-        fit = method.cross_fit(samples, targets, plan, seed=seed)
     else:
         plan = [held_out(chains, draws, test_fraction)]
-        fit = method.cross_fit(samples, targets, plan, seed=seed)
+        _enough(f"`test_fraction` = {test_fraction} leaves", chains, len(plan[0].test.draws))
+    values = values_of(f, samples)
+    unit = _Unit.of(values.array)
+    targets = values.array
+    if "sd" in stats:
+        targets = np.concatenate([targets, unit(targets) ** 2], axis=-1)
+    fit = method.cross_fit(samples, targets, plan, seed=seed)
+    if not cross_fit:
         samples, values, targets, fit = _only(plan[0], samples, values, targets, fit)
     alarms = stein_status(samples)
     outputs = len(values.labels)
@@ -83,11 +83,19 @@ def estimate(
     result = _judge(values, controlled[..., :outputs], str(method), fit, alarms, guard)
     if "sd" not in stats:
         return result
-    return result.with_sd(_deviation(values, targets[..., outputs:], controlled, str(method), fit, alarms, guard))
+    return result.with_sd(_deviation(values, unit, targets, controlled, str(method), fit, alarms, guard))
+
+
+def _enough(what: str, chains: int, draws: int) -> None:
+    if chains * draws < FEWEST_DRAWS or draws < FEWEST_DRAWS_PER_CHAIN:
+        raise InputError(
+            f"{what} {chains} chains of {draws} draws; an error bar needs at least {FEWEST_DRAWS} draws, "
+            f"{FEWEST_DRAWS_PER_CHAIN} in every chain."
+        )
 
 
 def _stats(stat: str | Sequence[str]) -> tuple[str, ...]:
-    stats = (stat,) if isinstance(stat, str) else tuple(stat)
+    stats = tuple(stat) if isinstance(stat, list | tuple | set) else (stat,)
     if "mean" not in stats or not set(stats) <= {"mean", "sd"}:
         raise InputError(f'`stat` must be "mean" or ("mean", "sd"), got {stat!r}.')
     return stats
@@ -104,9 +112,21 @@ def _only(fold: Fold, samples: Samples, values: Values, targets: np.ndarray, fit
     )
 
 
-def _squares(array: np.ndarray) -> np.ndarray:
-    """Squares of f about its plain mean: about, because the raw second moment loses the digits that matter."""
-    return (array - array.mean(axis=(0, 1))) ** 2
+@dataclass(frozen=True, eq=False)
+class _Unit:
+    """f about its plain mean, in [-1, 1]: a raw second moment loses the digits that matter, or overflows."""
+
+    center: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> "_Unit":
+        center = array.mean(axis=(0, 1))
+        largest = np.abs(array - center).max(axis=(0, 1))
+        return cls(center, np.where(largest > 0, largest, 1.0))
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        return (array - self.center) / self.scale
 
 
 def _judge(
@@ -117,12 +137,10 @@ def _judge(
     plain, better = average(values.array), average(controlled)
     statuses = value_status(values.array, plain.ess)
     methods = [method] * len(values.labels)
-    deviation = values.array.std(axis=(0, 1))
-    left = controlled.std(axis=(0, 1))
+    deviation, left = (a.standard_error * np.sqrt(a.ess) for a in (plain, better))
     size = np.abs(values.array).max(axis=(0, 1))
-    ratio = np.divide(
-        better.standard_error**2, plain.standard_error**2, out=np.ones_like(left), where=plain.standard_error > 0
-    )
+    old = plain.standard_error
+    ratio = np.divide(better.standard_error, old, out=np.ones_like(left), where=old > 0) ** 2
     for k, found in enumerate(statuses):
         if deviation[k] <= 4 * np.finfo(float).eps * size[k]:
             found[:] = [Status.of(Code.CONSTANT)]
@@ -150,13 +168,14 @@ def gain_limit(ess: float) -> float:
 
 
 def _features(fit: CrossFit) -> tuple[int, int]:
-    infos = fit.info.get("folds", [])
-    return max((i.get("features", 0) for i in infos), default=0), min((i.get("draws", 0) for i in infos), default=0)
+    counts = [(i["features"], i["draws"]) for i in fit.info.get("folds", []) if "features" in i and "draws" in i]
+    return max((c[0] for c in counts), default=0), min((c[1] for c in counts), default=0)
 
 
 def _deviation(
     values: Values,
-    squares: np.ndarray,
+    unit: _Unit,
+    targets: np.ndarray,
     controlled: np.ndarray,
     method: str,
     fit: CrossFit,
@@ -165,15 +184,13 @@ def _deviation(
 ) -> Estimate:
     r"""The standard deviation of f, by the delta method.
 
-    With $c$ the plain mean, $\sigma^2 = E[(f-c)^2] - (E f - c)^2$, and the draws
-    $\hat\sigma + (v_i - \bar v) / 2\hat\sigma$, $v = (f-c)^2 - 2 (\bar f - c) f$ (both controlled), have mean
+    With $u = (f - c)/r$ for constants $c$ and $r$, $\sigma^2/r^2 = E[u^2] - (E u)^2$, and the draws
+    $\hat\sigma + (v_i - \bar v)\,r^2 / 2\hat\sigma$, $v = u^2 - 2 \bar u u$ (both controlled), have mean
     $\hat\sigma$ and its standard error.
     """
     outputs = len(values.labels)
-    first, second = controlled[..., :outputs], controlled[..., outputs:]
-    plain_draws = _sd_draws(np.zeros_like(squares), squares)
-    shift = values.array.mean(axis=(0, 1))
-    draws = _sd_draws(first - shift, second)
+    plain_draws = unit.scale * _sd_draws(unit(targets[..., :outputs]), targets[..., outputs:])
+    draws = unit.scale * _sd_draws(unit(controlled[..., :outputs]), controlled[..., outputs:])
     draws = np.where(np.isfinite(draws).all(axis=(0, 1)), draws, plain_draws)
     sd_values = Values(plain_draws, values.labels, values.shape)
     return _judge(sd_values, draws, method, fit, alarms, guard)

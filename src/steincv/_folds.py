@@ -77,7 +77,7 @@ def make_folds(chains: int, draws: int, folds: int | None = None, gap: int = 0) 
 
 def held_out(chains: int, draws: int, test_fraction: float) -> Fold:
     """Fit on the first part of every chain, evaluate on the rest: the paper's train/test protocol."""
-    if not 0 < test_fraction < 1:
+    if not (isinstance(test_fraction, float | np.floating) and 0 < test_fraction < 1):
         raise InputError(f"`test_fraction` must lie strictly between 0 and 1, got {test_fraction!r}.")
     cut = draws - round(draws * test_fraction)
     if cut < 2 or draws - cut < 2:

@@ -87,15 +87,18 @@ class Estimate:
     def variance_ratio(self) -> np.ndarray:
         ratio = np.ones_like(self.standard_error)
         old = self.plain.standard_error
-        np.divide(self.standard_error**2, old**2, out=ratio, where=old > 0)
-        return ratio
+        np.divide(self.standard_error, old, out=ratio, where=old > 0)
+        return np.square(ratio, out=ratio)
 
     def with_sd(self, sd: "Estimate") -> "Estimate":
         return replace(self, sd=sd)
 
     def __getitem__(self, name: str) -> "Estimate":
         """The outputs called `name`, or `name[...]`."""
-        kept = [i for i, label in enumerate(self.labels) if label == name or label.startswith(f"{name}[")]
+        exact = name in self.labels
+        kept = [
+            i for i, label in enumerate(self.labels) if label == name or (not exact and label.startswith(f"{name}["))
+        ]
         if not kept:
             raise KeyError(f"{name!r}; the outputs are {', '.join(self.labels)}")
         shape = () if self.labels[kept[0]] == name else (len(kept),)

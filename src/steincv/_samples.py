@@ -1,6 +1,6 @@
 """Draws, scores and names, validated once, here and nowhere else."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,9 @@ from jaxtyping import Float
 from ._status import InputError
 
 Constrain = Callable[[Any], Mapping[str, Any]]
+
+# Sums and differences of numbers up to this size are still finite in float64.
+LARGEST = 1e300
 
 
 def finite_array(name: str, value: Any) -> np.ndarray:
@@ -26,11 +29,12 @@ def finite_array(name: str, value: Any) -> np.ndarray:
     if array.size == 0:
         raise InputError(f"`{name}` is empty: it has shape {array.shape}.")
     array = np.array(array, dtype=np.float64, order="C")
-    bad = ~np.isfinite(array)
+    bad = ~(np.abs(array) < LARGEST)
     if bad.any():
         first = tuple(int(i) for i in np.argwhere(bad)[0])
+        kind = f"entries of size {LARGEST:.0e} or more" if np.isfinite(array).all() else "non-finite entries"
         raise InputError(
-            f"`{name}` holds {int(bad.sum())} non-finite entries of {array.size}; the first is "
+            f"`{name}` holds {int(bad.sum())} {kind} of {array.size}; the first is "
             f"{array[first]} at index {first}. Remove those draws or repair the model that made them."
         )
     return array
@@ -82,9 +86,13 @@ class Samples:
         dim = draws.shape[-1]
         if isinstance(names, str):
             raise InputError(f"`names` is the string {names!r}, expected a sequence of {dim} strings.")
-        names = tuple(f"x[{i}]" for i in range(dim)) if names is None else tuple(names)
-        if not all(isinstance(name, str) for name in names):
-            raise InputError("`names` must hold strings only.")
+        names = tuple(f"x[{i}]" for i in range(dim)) if names is None else names
+        if not isinstance(names, Iterable):
+            raise InputError(f"`names` is {names!r}, expected a sequence of {dim} strings.")
+        names = tuple(names)
+        for i, name in enumerate(names):
+            if not isinstance(name, str):
+                raise InputError(f"`names` must hold strings only; entry {i} is {name!r}.")
         if len(names) != dim or len(set(names)) != dim:
             raise InputError(
                 f"`names` must hold {dim} different strings, one a coordinate; "

@@ -17,6 +17,9 @@ from jaxtyping import Float
 from ._samples import Samples
 from ._status import InputError
 
+# No density that a sampler explores has draws or scores this large in standard coordinates, where both are of
+# order one, and products of ten of them are still finite.
+LARGEST = 1e30
 # Below this many draws a dimension a covariance matrix is more noise than shape, and coordinates are
 # only scaled one by one.
 DRAWS_PER_DIMENSION = 2
@@ -65,11 +68,30 @@ class Standardise:
 
     def __call__(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
         """Draws and scores in standard coordinates, each `(chain * draw, dim)`."""
-        z = (samples.draws.reshape(-1, samples.dim) - self.mean) / self.scale
-        s = samples.scores.reshape(-1, samples.dim) * self.scale
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = (samples.draws.reshape(-1, samples.dim) - self.mean) / self.scale
+            s = samples.scores.reshape(-1, samples.dim) * self.scale
+        _check_size(
+            "draws", z, samples, "standard deviations from the mean of those fitted on: the chains have not mixed"
+        )
+        _check_size(
+            "scores", s, samples, "over the standard deviation of its coordinate, where correct scores are of order 1"
+        )
         if self.factor is None:
             return z, s
         return z @ np.linalg.inv(self.factor).T, s @ self.factor
+
+
+def _check_size(name: str, standard: np.ndarray, samples: Samples, unit: str) -> None:
+    """Refuse numbers whose products would overflow further on."""
+    if (np.abs(standard) < LARGEST).all():
+        return
+    row, i = np.unravel_index(np.argmin(np.abs(standard) < LARGEST), standard.shape)
+    chain, draw = divmod(int(row), samples.draws.shape[1])
+    raise InputError(
+        f"`{name}` holds {getattr(samples, name)[chain, draw, i]:.3g} at index {(chain, draw, int(i))}, which is "
+        f"{standard[row, i]:.1e} {unit}; arithmetic with it overflows. Look at that draw, or at the units."
+    )
 
 
 def _correlation_factor(unit: np.ndarray, names: tuple[str, ...]) -> np.ndarray:

@@ -21,10 +21,13 @@ import numpy as np
 # Draws are taken in tiles, so that the intermediate arrays (this many numbers) stay in the cache.
 TILE_ENTRIES = 2**17
 
+# More than any memory holds, and still a float.
+MOST_FEATURES = 10**18
+
 
 def feature_count(dim: int, degree: int) -> int:
-    """How many multi-indices of total degree 1..degree there are in `dim` dimensions."""
-    return math.comb(dim + degree, degree) - 1
+    """How many multi-indices of total degree 1..degree there are in `dim` dimensions, or `MOST_FEATURES`."""
+    return min(math.comb(dim + degree, min(dim, degree)) - 1, MOST_FEATURES)
 
 
 def degrees(dim: int, degree: int) -> np.ndarray:

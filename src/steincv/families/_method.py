@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from .._folds import Fold
+from .._folds import Fold, whole_number
 from .._samples import Samples, finite_array
 from .._status import InputError
 from .._stein import Standardise
@@ -91,6 +91,7 @@ class Method(abc.ABC):
     def fit(self, samples: Samples, values: Any, *, seed: int = 0) -> Fitted:
         """Fit g to values of f, `(chain, draw)` or `(chain, draw, out)`, so that f + g varies little."""
         values = as_values(samples, values)
+        seed = whole_number("seed", seed, 0)
         problem, standardise, scale = make_problem(samples, values)
         return Fitted(standardise, scale, self.solve([problem], seed)[0])
 

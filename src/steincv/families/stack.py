@@ -1,13 +1,14 @@
 r"""Stacking: a convex combination of the plain mean and several control variates."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.optimize
 from jaxtyping import Float
 
+from .._error_bars import ROUND_OFF
 from .._folds import Block, Fold, make_folds
 from .._samples import Samples
 from .._status import InputError
@@ -35,7 +36,7 @@ class Stack(Method):
     members: Sequence[Method]
 
     def __post_init__(self) -> None:
-        members = tuple(self.members)
+        members = tuple(self.members) if isinstance(self.members, Iterable) else ()
         if not members or not all(isinstance(member, Method) for member in members):
             raise InputError(f"The 'members' of Stack must be one or more methods. Got {self.members!r} instead.")
         object.__setattr__(self, "members", members)
@@ -76,12 +77,16 @@ def combine(
 ) -> CrossFit:
     """Stack out-of-fold control variates; the weights of a fold come from the others."""
     columns = np.stack([fit.g for fit in fits])
-    parts = [moments(fold.test.take(values), np.stack([fold.test.take(g) for g in columns])) for fold in folds]
+    size = np.abs(values - values[0, 0]).max(axis=(0, 1))
+    size = np.where(size > 0, size, 1.0)
+    parts = [
+        moments(fold.test.take(values) / size, np.stack([fold.test.take(g) for g in columns]) / size) for fold in folds
+    ]
     total = np.sum(parts, axis=0)
     g = np.zeros_like(values)
     # With a single held-out fold there is no other one; its own few weights hardly matter.
-    several = len(folds) > 1
-    weights = [convex_weights(total - part if several else total) for part in parts]
+    others = [np.sum(parts[:k] + parts[k + 1 :], axis=0) for k in range(len(parts))] if len(folds) > 1 else parts
+    weights = [convex_weights(moment) for moment in others]
     for fold, w in zip(folds, weights, strict=True):
         fold.test.put(g, sum(wk * fold.test.take(c) for wk, c in zip(w, columns, strict=True)))
     variance = np.maximum(np.einsum("okk->ko", total), 0)
@@ -101,11 +106,9 @@ def combine(
 def moments(
     values: Float[np.ndarray, "chain draw out"], g: Float[np.ndarray, "member chain draw out"]
 ) -> Float[np.ndarray, "out column column"]:
-    """Centred second moments of f and of f + g of every member, in units of the variance of f."""
+    """Centred second moments of f and of f + g of every member."""
     columns = np.concatenate([values[None], values + g]).reshape(len(g) + 1, -1, values.shape[-1])
     columns = columns - columns.mean(axis=1, keepdims=True)
-    scale = np.sqrt((columns[0] ** 2).mean(axis=0))
-    columns = columns / np.where(scale > 0, scale, 1.0)
     return np.einsum("jno,kno->ojk", columns, columns, optimize=True)
 
 
@@ -116,7 +119,10 @@ def convex_weights(second_moments: Float[np.ndarray, "out column column"]) -> Fl
     """
     weights = []
     for c in second_moments:
-        values, vectors = np.linalg.eigh(c / max(c[0, 0], np.finfo(float).tiny))
+        if c[0, 0] <= ROUND_OFF**2 * np.trace(c):  # f does not vary: nothing to reduce
+            weights.append(np.zeros(len(c) - 1))
+            continue
+        values, vectors = np.linalg.eigh(c / c[0, 0])
         root = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
         u, _ = scipy.optimize.nnls(np.vstack([root, np.ones(len(c))]), np.append(np.zeros(len(c)), 1.0))
         weights.append(u[1:] / u.sum() if u.sum() > 0 else np.zeros(len(c) - 1))

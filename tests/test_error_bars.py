@@ -1,0 +1,112 @@
+"""Error bars against theory: independent draws, autoregressive chains, constants, tails."""
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import steincv as scv
+from steincv._error_bars import average, effective_draws, split_rhat, tail_index
+
+
+def autoregressive(rng, correlation, chains, draws, outputs):
+    """Stationary Gaussian AR(1) series of variance one; the mean of n has variance (1+r)/(1-r)/n."""
+    noise = rng.normal(size=(draws, chains, outputs)) * np.sqrt(1 - correlation**2)
+    series = np.empty_like(noise)
+    series[0] = rng.normal(size=(chains, outputs))
+    for t in range(1, draws):
+        series[t] = correlation * series[t - 1] + noise[t]
+    return series.swapaxes(0, 1)
+
+
+@pytest.mark.parametrize("correlation", [-0.4, 0.0, 0.6, 0.9])
+def test_effective_draws_of_autoregressive_chains(correlation):
+    """The mean over 60 series is within 6 % of n (1-r)/(1+r): its own sd is about 15 % / sqrt(60) = 2 %.
+
+    Reporting n for the ESS is wrong by factors 4 and 19 here.
+    """
+    series = autoregressive(np.random.default_rng(0), correlation, 4, 2000, 60)
+    expected = 8000 * (1 - correlation) / (1 + correlation)
+    assert abs(np.mean(1 / effective_draws(series)) * expected - 1) < 0.06
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.8])
+def test_intervals_of_a_known_mean_cover(correlation):
+    """300 independent series: between 91 and 98.3 % are covered. A correct 95 % fails this once in 700 on either side;
+    80 % coverage passes it once in 10^5."""
+    series = autoregressive(np.random.default_rng(1), correlation, 4, 1000, 300)
+    interval = average(series).interval(0.95)
+    covered = ((interval[:, 0] < 0) & (interval[:, 1] > 0)).mean()
+    assert 0.91 <= covered <= 0.983
+
+
+def test_average_of_independent_draws_by_hand():
+    x = np.random.default_rng(2).normal(3, 2, size=(4, 500, 1))
+    mean = average(x)
+    np.testing.assert_allclose(mean.mean, x.mean(), rtol=1e-14)
+    np.testing.assert_allclose(mean.standard_error, x.std(ddof=1) / np.sqrt(mean.ess), rtol=1e-12)
+    low, high = mean.interval(0.9)[0]
+    t = scipy.stats.t(mean.ess[0] / 5 - 1).ppf(0.95)
+    np.testing.assert_allclose([low, high], mean.mean[0] + np.array([-1, 1]) * t * mean.standard_error[0], rtol=1e-12)
+
+
+def test_intervals_are_nested_and_widen_with_fewer_draws():
+    x = np.random.default_rng(3).normal(size=(4, 200, 1))
+    wide, narrow = average(x).interval(0.99)[0], average(x).interval(0.5)[0]
+    assert wide[0] < narrow[0] < average(x).mean[0] < narrow[1] < wide[1]
+    few = average(x[:, :25])
+    assert (
+        np.diff(few.interval()[0])[0] / few.standard_error[0]
+        > np.diff(average(x).interval()[0])[0] / average(x).standard_error[0]
+    )
+
+
+def test_constant_series_have_no_error():
+    mean = average(np.full((4, 50, 2), [3.0, 0.1]))
+    np.testing.assert_array_equal(mean.mean, [3.0, 0.1])
+    np.testing.assert_array_equal(mean.standard_error, 0)
+    np.testing.assert_array_equal(mean.interval()[:, 0], mean.mean)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1.0, 1e160, 1e299])
+def test_error_bars_scale(scale):
+    x = np.random.default_rng(4).uniform(-1, 1, size=(4, 100, 1))
+    one, two = average(x), average(scale * x)
+    np.testing.assert_allclose(two.standard_error / scale, one.standard_error, rtol=1e-6)
+    np.testing.assert_allclose(two.ess, one.ess, rtol=1e-6)
+
+
+def test_rhat_sees_chains_that_disagree():
+    rng = np.random.default_rng(5)
+    good = rng.normal(size=(4, 500, 1))
+    shifted = good + np.array([0, 0, 0, 1.5])[:, None, None]
+    wider = good * np.array([1, 1, 1, 4.0])[:, None, None]
+    drifting = good + np.linspace(-2, 2, 500)[:, None]
+    assert split_rhat(good)[0] < 1.02
+    for bad in (shifted, wider, drifting):
+        assert split_rhat(bad)[0] > 1.1
+    assert split_rhat(np.ones((4, 50, 1)))[0] == 1
+
+
+def test_tail_index_orders_tails():
+    """Student t with nu degrees of freedom has Pareto k = 1/nu."""
+    rng = np.random.default_rng(6)
+    light, heavy = tail_index(rng.normal(size=(4, 2500, 1))), tail_index(rng.standard_t(1.2, size=(4, 2500, 1)))
+    assert light[0] < 0.2
+    assert 0.6 < heavy[0] < 1.1
+    one_sided = tail_index(np.exp(2.5 * rng.normal(size=(4, 2500, 1))))
+    assert one_sided[0] > 0.5
+
+
+@pytest.mark.parametrize("series", [np.ones((4, 100, 1)), np.arange(400).reshape(4, 100, 1) % 2 * 1.0])
+def test_tail_index_of_constants_and_indicators_is_zero(series):
+    assert tail_index(series)[0] == 0
+
+
+def test_tail_index_of_counts_gives_no_alarm():
+    assert tail_index(np.random.default_rng(7).poisson(3, size=(4, 500, 1)) * 1.0)[0] < 0.5
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, -0.5, 95.0, float("nan")])
+def test_levels_are_checked(level):
+    with pytest.raises(scv.InputError, match="`level` must lie strictly between 0 and 1"):
+        average(np.random.default_rng(8).normal(size=(2, 50, 1))).interval(level)
