@@ -42,7 +42,7 @@ CATALOGUE = (
     Row("kernel, degree 2", scv.Kernel(degree=2), cost="dear", exact_degree=2),
     Row("kernel, landmarks", scv.Kernel(landmarks=40), cost="dear", chain_symmetric=False),
     Row("stack", scv.Stack([scv.Polynomial(1), scv.Polynomial(2)]), cost="dear"),
-    Row("auto", scv.Auto(), cost="dear"),
+    Row("auto", scv.Auto(), precision="network", cost="dear"),
 )
 
 every_family = pytest.mark.parametrize("row", CATALOGUE, ids=lambda row: row.name)

@@ -145,7 +145,7 @@ def test_bad_fits(row):
         row.method.fit(scv.Samples(X[0, :3], -X[0, :3]), F[0, :3])
     with pytest.raises(scv.InputError, match="fitted in 2 dimensions, `samples` has 1"):
         row.method.fit(GOOD, F)(scv.Samples(X[..., :1], -X[..., :1]))
-    with pytest.raises(scv.InputError, match="`seed` must be a whole number of at least 0, got 1.5"):
+    with pytest.raises(scv.InputError, match=r"`seed` must be a whole number of at least 0, got 1\.5"):
         row.method.fit(GOOD, F, seed=1.5)
 
 

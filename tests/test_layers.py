@@ -9,6 +9,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "steincv"
 LAYERS = (
     {"_status"},
     {"_samples", "_memory"},
+    {"_arrays"},
     {"_folds", "_stein", "_error_bars"},
     {"_values", "_diagnostics"},
     {"families"},

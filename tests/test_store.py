@@ -14,8 +14,9 @@ import pytest
 
 import steincv as scv
 from steincv import _store
+from steincv._arrays import read_arrays, whole_file
 from steincv._files import read_samples
-from steincv._store import load_estimate, plain_data, read_arrays, save_estimate, whole_file
+from steincv._store import load_estimate, plain_data, save_estimate
 
 
 @pytest.fixture(scope="module")

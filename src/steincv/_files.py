@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ._arrays import StrPath, read_arrays, reading
 from ._memory import reserve
 from ._samples import Samples
 from ._status import InputError
-from ._store import StrPath, read_arrays, reading
 
 GROUPS = ("sample_stats", None)  # where nutpie puts them, then the root
 DRAWS, SCORES = "unconstrained_draw", "gradient"

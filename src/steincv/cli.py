@@ -130,8 +130,8 @@ def _demo(options: argparse.Namespace) -> None:
     with _working("loading"):
         import steincv
 
+        from ._arrays import refuse_target
         from ._files import read_samples
-        from ._store import refuse_target
         from .demo import constrain_eight_schools
         from .report.figures import demo_figure
 
@@ -159,8 +159,8 @@ def _estimate(options: argparse.Namespace) -> None:
     with _working(f"reading {options.file}"):
         import steincv
 
+        from ._arrays import refuse_target
         from ._files import read_samples
-        from ._store import refuse_target
 
         samples = read_samples(options.file)
     if options.save:

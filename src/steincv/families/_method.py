@@ -3,7 +3,7 @@
 import abc
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -81,8 +81,13 @@ class Method(abc.ABC):
     smooth $\Phi$ that grows slower than $1/p$, so its mean under $p$ is zero. tests/test_laws.py runs
     this and the other laws on every row of tests/catalogue.py.
 
-    A subclass implements `solve` and nothing else.
+    A subclass is a frozen dataclass that implements `solve` and nothing else.
     """
+
+    def __str__(self) -> str:
+        """The name with those fields that differ from their defaults: `Polynomial(degree=3)`."""
+        changed = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if not _is_default(self, f)]  # type: ignore[arg-type]
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     @abc.abstractmethod
     def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
@@ -108,6 +113,11 @@ class Method(abc.ABC):
             fold.test.put(g, fitted(samples.select(fold.test.chains, fold.test.draws)))
         info = {"seconds": time.perf_counter() - start, "folds": [dict(control.info) for control in controls]}
         return CrossFit(g, info)
+
+
+def _is_default(method: Method, f: Any) -> bool:
+    default = f.default_factory() if f.default_factory is not MISSING else f.default
+    return bool(getattr(method, f.name) == default)
 
 
 def as_values(samples: Samples, values: Any) -> Float[np.ndarray, "chain draw out"]:

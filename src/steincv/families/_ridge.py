@@ -17,6 +17,8 @@ FEW_PENALTIES = PENALTIES[[0, 2, 4, 6, 8, 10]]
 GROWTHS = (1.0, 10.0, 100.0)
 # With this many draws a feature the penalty hardly matters, and a coarse search is enough.
 PLENTY = 40
+# A fit that goes through a draw to within this part of its value tells nothing about the error there.
+INTERPOLATION = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +85,7 @@ def ridge(
         errors = _leave_one_out(spectrum, along, y, n * lambdas)
         choice = errors.argmin(axis=0)
         lowest = errors[choice, np.arange(outputs)]
-        better = lowest < best
+        better = (lowest < best) | (growth == growths[0])
         if not better.any():
             continue
         chosen = lambdas[choice[better]]
@@ -94,14 +96,16 @@ def ridge(
 
 
 def _leave_one_out(spectrum: _Spectrum, along: np.ndarray, y: np.ndarray, ridges: np.ndarray) -> np.ndarray:
-    """Mean squared leave-one-out residual, `(penalty, out)`."""
+    """Mean squared leave-one-out residual, `(penalty, out)`; infinite where the fit goes through a draw."""
     n = len(y)
     shrink = 1 / (spectrum.values[:, None] + ridges)
     kept = 1 - 1 / n - (spectrum.left**2) @ shrink
-    kept = np.maximum(kept, 1e-10)  # a draw that the fit goes through tells nothing about its error
+    interpolates = kept.min(axis=0) < INTERPOLATION
+    kept = np.maximum(kept, INTERPOLATION)
     errors = np.empty((len(ridges), y.shape[1]))
     for k in range(len(ridges)):
         residual = y - spectrum.left @ (shrink[:, k, None] * along)
         residual /= kept[:, k, None]
         errors[k] = np.einsum("ij,ij->j", residual, residual) / n
+    errors[interpolates] = np.inf
     return errors

@@ -1,4 +1,4 @@
-"""The default."""
+"""The default: stack what can help, and spend in proportion to what can be gained."""
 
 import time
 from collections.abc import Sequence
@@ -8,20 +8,91 @@ import numpy as np
 
 from .._folds import Fold
 from .._samples import Samples
+from ._hermite import feature_count
 from ._method import Control, CrossFit, Method, Problem
+from .kernel import Kernel
+from .neural.neural import Neural
+from .neural.trials import VectorField
 from .polynomial import Polynomial
 from .stack import Stack, combine
+
+# Below this share of the variance there is nothing left to win, only round-off.
+SOLVED = 1e-18
+# A vector field, one network an output, is trained only for outputs that keep more of their variance than this ...
+UNSOLVED = 0.05
+# ... and for this many networks at most.
+MOST_NETWORKS = 48
+# The choice of a member on fewer draws than this is a coin flip; the smallest sets get the simplest members only.
+FEW, SOME = 60, 200
 
 
 @dataclass(frozen=True)
 class Auto(Method):
-    """Chooses for you."""
+    """Stacks the plain mean, polynomials, a kernel and networks; which of them is decided by draws and dimension.
+
+    Members come cheapest first. Outputs that one of them already solves to round-off are not fitted again, and vector
+    fields are trained only where everything else leaves much. `result.info["members"]` lists weights, out-of-fold
+    variance ratios and seconds.
+
+    >>> import numpy as np, steincv as scv
+    >>> x = np.random.default_rng(0).normal(size=(4, 100, 2))
+    >>> result = scv.estimate(scv.Samples(x, -x), np.tanh(x[..., 0]), scv.Auto())
+    >>> bool(result.variance_ratio < 0.1)
+    True
+    """
 
     def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
-        return Stack([Polynomial(1), Polynomial(2)]).solve(problems, seed)
+        n, dim = problems[0].z.shape
+        return Stack(candidates(n, dim)).solve(problems, seed)
 
     def cross_fit(self, samples: Samples, values: np.ndarray, folds: Sequence[Fold], *, seed: int = 0) -> CrossFit:
         start = time.perf_counter()
-        members = [Polynomial(1), Polynomial(2)]
-        fits = [m.cross_fit(samples, values, folds, seed=seed) for m in members]
-        return combine([str(m) for m in members], fits, values, folds, start)
+        n = min(len(fold.train.chains) * len(fold.train.draws) for fold in folds)
+        judged = sum(len(fold.test.chains) * len(fold.test.draws) for fold in folds)
+        names: list[str] = []
+        fits: list[CrossFit] = []
+        left = np.ones(values.shape[-1])
+
+        def add(member: Method, wanted: np.ndarray) -> None:
+            """Cross-fit a member for the wanted outputs; its g is zero for the others."""
+            if not wanted.any():
+                return
+            fit = member.cross_fit(samples, values[..., wanted], folds, seed=seed)
+            g = np.zeros_like(values)
+            g[..., wanted] = fit.g
+            names.append(str(member))
+            fits.append(CrossFit(g, fit.info))
+            np.minimum(left, _ratio(values, g, folds, judged), out=left)
+
+        for member in candidates(n, samples.dim):
+            add(member, left > SOLVED)
+        unsolved = left > UNSOLVED
+        if n >= SOME and unsolved.sum() * len(folds) <= MOST_NETWORKS:
+            add(Neural(VectorField(), penalty=1e-3, ensemble=1), unsolved)
+        return combine(names, fits, values, folds, start)
+
+
+def candidates(n: int, dim: int) -> list[Method]:
+    """The members that n fitting draws in `dim` dimensions can carry, cheapest first."""
+    members: list[Method] = [Polynomial(1)]
+    quadratic, cubic = feature_count(dim, 2), feature_count(dim, 3)
+    if n >= FEW and quadratic <= 3 * n:
+        members.append(Polynomial(2))
+    if cubic <= n / 8:
+        members.append(Polynomial(3))
+    if n >= FEW and dim <= 40:
+        landmarks = 1000 if n > 3000 else None
+        degree = 2 if quadratic <= n / 8 else 1
+        members.append(Kernel("rational quadratic", degree=degree, landmarks=landmarks))
+    if n >= SOME:
+        members.append(Neural())
+    return members
+
+
+def _ratio(values: np.ndarray, g: np.ndarray, folds: Sequence[Fold], judged: int) -> np.ndarray:
+    """Out-of-fold variance of f + g over that of f, at the draws that were judged."""
+    whole = judged == values.shape[0] * values.shape[1]
+    f = values if whole else folds[0].test.take(values)
+    controlled = f + (g if whole else folds[0].test.take(g))
+    before, after = f.var(axis=(0, 1)), controlled.var(axis=(0, 1))
+    return np.divide(after, before, out=np.zeros_like(after), where=before > 0)

@@ -113,7 +113,7 @@ def demo_figure(estimate: Estimate, path: "str | os.PathLike[str]") -> None:
     """The forest and the gains side by side, in one PNG."""
     from matplotlib.figure import Figure
 
-    from .._store import whole_file
+    from .._arrays import whole_file
 
     _, height = _size(estimate)
     figure = Figure(figsize=(11.6, height), layout="constrained")

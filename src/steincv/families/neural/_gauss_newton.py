@@ -148,7 +148,7 @@ def _fit(data: Data, start: Trunk, penalties: Array, steps: int) -> tuple[Trunk,
 
     def stage(state: tuple, penalty: Array) -> tuple[tuple, tuple]:
         step = functools.partial(_step, data=data, weights=weights, penalty=penalty)
-        (trunk, damping), _ = jax.lax.scan(step, state, None, length=steps)
+        (trunk, damping), _ = jax.lax.scan(step, state, None, length=steps) if steps else (state, None)
         psi = features(trunk, data.z, data.s)
         error = _valid_error(_solve_linear(psi, data, weights, penalty, trunk), psi, data)
         return (trunk, damping), (trunk, error)

@@ -10,6 +10,7 @@ from ..._memory import reserve
 from .._hermite import degrees, feature_count, stein_features
 from .._method import Control, Problem
 from .._ridge import ridge
+from ._coordinates import Stretch
 
 # Penalties on trunk and heads, in units of what the polynomial leaves, walked from large to small.
 PENALTIES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
@@ -27,11 +28,11 @@ class Plan(NamedTuple):
 
 
 NARROW = Plan(width=20, penalties=(3e-3,) * 6 + (1e-3,) * 2, steps=1000, rate=2e-2, members=3, refinements=10)
-WIDE = Plan(width=160, penalties=(1e-5, 3e-3), steps=1500, rate=1e-2, members=1, refinements=0)
-FEW_OUTPUTS = 3
+WIDE = Plan(width=160, penalties=(1e-5, 1e-3, 5e-3), steps=1500, rate=1e-2, members=2, refinements=0)
+FEW_OUTPUTS, FEWEST_UNITS = 3, 8
 # The trunk has few parameters: more draws than this make its fit slower, not better. The heads use them all.
 TRUNK_DRAWS = 4000
-# A Gauss-Newton step solves for all weights of the trunk at once; this many at most.
+# A Gauss-Newton step solves for all weights of the trunk at once; beyond this many Adam has to do.
 TRUNK_WEIGHTS = 800
 # Members whose validation error is within this factor of the best are averaged.
 CLOSE = 1.5
@@ -42,8 +43,8 @@ def fit_potentials(
 ) -> list[Control]:
     """Fit all problems in one compiled program each for the warm start and for Gauss-Newton.
 
-    One or few outputs: several narrow trunks, refined by Gauss-Newton. Many outputs: one wide trunk that they share, whose
-    linear part is solved exactly; there is then little that Gauss-Newton adds for its cost.
+    One or few outputs: several narrow trunks, refined by Gauss-Newton. Many outputs: a wide trunk that they share,
+    whose linear part is solved exactly; there is then little that Gauss-Newton adds for its cost.
     """
     import jax
     import jax.numpy as jnp
@@ -54,10 +55,9 @@ def fit_potentials(
     dim, outputs = problems[0].z.shape[1], problems[0].y.shape[1]
     fewest = min(len(p.z) for p in problems)
     degree = skip_degree(fewest, dim) if degree is None else degree
-    refine = outputs <= FEW_OUTPUTS
-    plan = NARROW if refine else WIDE
+    plan = choose_plan(dim, outputs)
     width = plan.width if width is None else width
-    width = max(2, min(width, fewest // 4, TRUNK_WEIGHTS // (dim + 1) if refine else width))
+    width = max(2, min(width, fewest // 4, TRUNK_WEIGHTS // (dim + 1) if plan.refinements else width))
     prepared = [_prepare(p, degree) for p in problems]
     rows = max(len(p["z"]) for p in prepared)
     weights = width * (dim + 1)
@@ -89,6 +89,14 @@ def fit_potentials(
     ]
 
 
+def choose_plan(dim: int, outputs: int) -> Plan:
+    """Gauss-Newton for few outputs, as long as its system is of a size to be solved some hundred times."""
+    fitting = TRUNK_WEIGHTS // (dim + 1)
+    if outputs > FEW_OUTPUTS or fitting < FEWEST_UNITS:
+        return WIDE
+    return NARROW if fitting >= NARROW.width else NARROW._replace(width=fitting, members=1, refinements=6)
+
+
 def skip_degree(draws: int, dim: int) -> int:
     """The polynomial terms that this many draws can carry beside the network."""
     return 2 if feature_count(dim, 2) <= draws / 8 else 1 if dim <= draws / 4 else 0
@@ -104,9 +112,10 @@ def validation_draws(n: int, chains: int) -> np.ndarray:
     return held.reshape(-1)
 
 
-def _prepare(problem: Problem, degree: int) -> dict[str, np.ndarray]:
+def _prepare(problem: Problem, degree: int) -> dict[str, Any]:
     """The part of a problem that its trunk is fitted on, with polynomial features and what they leave."""
     n, dim = problem.z.shape
+    stretch = Stretch.of(problem)
     thin = -(-n // TRUNK_DRAWS)
     z, s, y = problem.z[::thin], problem.s[::thin], problem.y[::thin]
     held = validation_draws(n, problem.chains)[::thin]
@@ -122,7 +131,9 @@ def _prepare(problem: Problem, degree: int) -> dict[str, np.ndarray]:
     left = left - left.mean(axis=0)
     spread = np.sqrt((left**2).mean(axis=0))
     plain = np.array([np.mean((left[held, k] - left[held, k].mean()) ** 2) for k in range(y.shape[1])])
+    z, s = stretch(z, s)
     return {
+        "stretch": stretch,
         "z": z,
         "s": s,
         "x": x,
@@ -136,7 +147,7 @@ def _prepare(problem: Problem, degree: int) -> dict[str, np.ndarray]:
 
 
 def _finish(
-    problem: Problem, made: dict[str, np.ndarray], trunks: Any, errors: np.ndarray, degree: int, outputs: int
+    problem: Problem, made: dict[str, Any], trunks: Any, errors: np.ndarray, degree: int, outputs: int
 ) -> Control:
     """Choose penalties and members by validation error, and solve the linear part on all draws in float64."""
     from ._gauss_newton import Trunk, features
@@ -148,6 +159,7 @@ def _finish(
     best = np.minimum(flat.min(axis=0), made["polynomial_error"])
     stage = errors.argmin(axis=1)
     x = stein_features(problem.z, problem.s, degree) if degree else np.zeros((len(problem.z), 0))
+    wide_z, wide_s = made["stretch"](problem.z, problem.s)
     parts: list[tuple[Any, np.ndarray]] = []
     share = np.zeros((members, outputs))
     lowest = errors.min(axis=1)
@@ -160,7 +172,7 @@ def _finish(
             used = (stage[m] == k) & (share[m] > 0)
             if used.any():
                 trunk = Trunk(trunks.w[m, k], trunks.b[m, k])
-                psi = features(trunk, problem.z, problem.s, np)
+                psi = features(trunk, wide_z, wide_s, np)
                 c = _heads(x, psi, problem.y[:, used], made["ridge"], PENALTIES[k])
                 heads = np.zeros((psi.shape[1], outputs))
                 heads[:, used] = c[x.shape[1] :] * share[m, used]
@@ -176,7 +188,7 @@ def _finish(
         "members": share.astype(bool).sum(axis=0).tolist(),
         "validation_error": best.tolist(),
     }
-    return Control(functools.partial(_evaluate, degree, skip, parts), info)
+    return Control(functools.partial(_evaluate, degree, skip, parts, made["stretch"]), info)
 
 
 def _heads(x: np.ndarray, psi: np.ndarray, y: np.ndarray, penalty: np.ndarray, head_penalty: float) -> np.ndarray:
@@ -187,12 +199,13 @@ def _heads(x: np.ndarray, psi: np.ndarray, y: np.ndarray, penalty: np.ndarray, h
     return np.linalg.solve(columns.T @ columns / len(y) + np.diag(shrink), columns.T @ (y - y.mean(axis=0)) / len(y))
 
 
-def _evaluate(degree: int, skip: np.ndarray, parts: list, z: np.ndarray, s: np.ndarray) -> np.ndarray:
+def _evaluate(degree: int, skip: np.ndarray, parts: list, stretch: Stretch, z: np.ndarray, s: np.ndarray) -> np.ndarray:
     from ._gauss_newton import features
 
     g = np.zeros((len(z), skip.shape[1]))
     if degree:
         g -= stein_features(z, s, degree) @ skip
+    z, s = stretch(z, s)
     for trunk, heads in parts:
         g -= features(trunk, z, s, np) @ heads
     return g

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from ._gauss_newton import Data, Trunk, features, init_trunk
 
 
-@functools.partial(jax.jit, static_argnames=("width", "steps", "batch"))
+@functools.partial(jax.jit, static_argnames=("width", "steps", "batch", "rate"))
 def warm_starts(
     data: Data,
     residual: Float[Array, "problem n out"],

@@ -11,6 +11,7 @@ from ..._folds import whole_number
 from ..._memory import reserve
 from ..._status import InputError
 from .._method import Control, Method, Problem
+from ._coordinates import Stretch
 from ._potential_fit import fit_potentials, validation_draws
 from .trials import Custom, Potential, Trial, VectorField
 
@@ -34,8 +35,8 @@ class Neural(Method):
       output, all outputs, folds, penalties and members in one compiled program.
     - `penalty`: $\lambda$; "auto" chooses among a few by validation error.
     - `center`: whether $\mu$ is learned. Without it this is the unconstrained NCV, which overfits few draws.
-    - `center_start`: where $\mu$ starts: "mean" of f, "zero", "pretrain" (with a large $\lambda$ until converged, then all
-      other weights drawn anew), or "auto", the paper's rule: "pretrain" where draws are few or sd f > |mean f|.
+    - `center_start`: where $\mu$ starts: "mean" of f, "zero", "pretrain" (with a large $\lambda$ until converged, then
+      all other weights drawn anew), or "auto", the paper's rule: "pretrain" for few draws or sd f > |mean f|.
     - `steps`, `batch`, `rate`, `decay`: Adam's steps, minibatch size, learning rate, and the penalty on the weights.
     - `ensemble`: how many networks are averaged for each output. An average of control variates is one.
     - `early_stop`: keep the best weights on validation draws (the middle fifth of every chain).
@@ -68,7 +69,9 @@ class Neural(Method):
     def __post_init__(self) -> None:
         if not isinstance(self.trial, Trial):
             if not callable(self.trial):
-                raise InputError(f"The 'trial' parameter of Neural must be a trial function. Got {self.trial!r} instead.")
+                raise InputError(
+                    f"The 'trial' parameter of Neural must be a trial function. Got {self.trial!r} instead."
+                )
             object.__setattr__(self, "trial", Custom(self.trial))
         for name in ("steps", "batch", "ensemble"):
             whole_number(name, getattr(self, name), 1)
@@ -114,7 +117,7 @@ def CNCV(trial: Any = None, penalty: float | Literal["auto"] = 1e-3, center: boo
 
 def _as_published(trial: Any, settings: dict[str, Any], **objective: Any) -> Neural:
     """One network trained to the end, as in the paper: no early stopping, no ensemble, no weight decay."""
-    published = {"steps": 10_000, "rate": 1e-2, "decay": 0.0, "ensemble": 1, "early_stop": False}
+    published = {"steps": 10_000, "rate": 5e-3, "decay": 0.0, "ensemble": 1, "early_stop": False}
     return Neural(VectorField() if trial is None else trial, **{**published, **objective, **settings})
 
 
@@ -125,6 +128,8 @@ def _fit_networks(method: Neural, problems: Sequence[Problem], seed: int) -> lis
 
     from .training import Batch, Settings, Task, train
 
+    stretches = [Stretch.of(p) for p in problems]
+    problems = [stretch.problem(p) for stretch, p in zip(stretches, problems, strict=True)]
     outputs, dim = problems[0].y.shape[1], problems[0].z.shape[1]
     rows = max(len(p.z) for p in problems)
     choose = method.penalty == "auto"
@@ -132,7 +137,9 @@ def _fit_networks(method: Neural, problems: Sequence[Problem], seed: int) -> lis
     validate = method.early_stop or choose
     held = [validation_draws(len(p.z), p.chains) if validate else np.zeros(len(p.z), dtype=bool) for p in problems]
     data = Batch(
-        *(_stack([getattr(p, name) for p in problems], rows) for name in ("z", "s", "y")),
+        _stack([p.z for p in problems], rows),
+        _stack([p.s for p in problems], rows),
+        _stack([p.y for p in problems], rows),
         _stack([~h for h in held], rows),
         _stack(held, rows),
     )
@@ -140,7 +147,9 @@ def _fit_networks(method: Neural, problems: Sequence[Problem], seed: int) -> lis
         np.meshgrid(*(np.arange(k) for k in (len(problems), outputs, len(penalties), method.ensemble)), indexing="ij"),
         -1,
     ).reshape(-1, 4)
-    size = sum(np.prod(x.shape) for x in jax.tree.leaves(jax.eval_shape(lambda k: method.trial.init(k, dim), _key(seed))))
+    size = sum(
+        np.prod(x.shape) for x in jax.tree.leaves(jax.eval_shape(lambda k: method.trial.init(k, dim), _key(seed)))
+    )
     reserve(
         f"Training {len(index)} networks of {int(size):,} weights on {rows} draws in {dim} dimensions",
         4.0 * len(index) * (5 * size + 8 * method.batch * dim) + 4.0 * len(problems) * rows * (2 * dim + outputs),
@@ -171,13 +180,20 @@ def _fit_networks(method: Neural, problems: Sequence[Problem], seed: int) -> lis
     params = jax.tree.map(lambda x: np.asarray(x).reshape(*grid, *x.shape[1:]), state.best)
     centers = np.asarray(state.center).reshape(grid)
     return [
-        _control(method.trial, params, i, which[i], [penalties[k] for k in which[i]], centers[i], p)
+        _control(method.trial, params, i, which[i], [penalties[k] for k in which[i]], centers[i], p, stretches[i])
         for i, p in enumerate(problems)
     ]
 
 
 def _control(
-    trial: Trial, params: Any, i: int, which: np.ndarray, penalty: list[float], centers: np.ndarray, problem: Problem
+    trial: Trial,
+    params: Any,
+    i: int,
+    which: np.ndarray,
+    penalty: list[float],
+    centers: np.ndarray,
+    problem: Problem,
+    stretch: Stretch,
 ) -> Control:
     import jax
 
@@ -190,13 +206,14 @@ def _control(
         "center": (centers[outputs, which].mean(-1) + problem.offset).tolist(),
         "weights": int(sum(np.prod(x.shape[2:]) for x in jax.tree.leaves(chosen))),
     }
-    return Control(_evaluator(trial, chosen), info)
+    return Control(_evaluator(trial, chosen, stretch), info)
 
 
-def _evaluator(trial: Trial, params: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+def _evaluator(trial: Trial, params: Any, stretch: Stretch) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     import jax
 
     def evaluate(z: np.ndarray, s: np.ndarray) -> np.ndarray:
+        z, s = stretch(z, s)
         with jax.default_matmul_precision("highest"):
             return np.asarray(_average(trial)(params, np.float32(z), np.float32(s)), dtype=np.float64)
 

@@ -19,8 +19,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from ..._stein import stein
 from ..._status import InputError
+from ..._stein import stein
 from .trials import Custom, Trial
 
 SEGMENTS = 20
@@ -119,7 +119,9 @@ def _segment(state: State, task: Task, data: Batch, first: Array, settings: Sett
             params, center = optax.apply_updates((params, center), updates)
             return (params, center, moments), None
 
-        (params, center, moments), _ = jax.lax.scan(step, (st.params, st.center, st.moments), first + jnp.arange(length))
+        (params, center, moments), _ = jax.lax.scan(
+            step, (st.params, st.center, st.moments), first + jnp.arange(length)
+        )
         error = _valid_error(params, t)
         better = (error < st.best_error) if settings.early_stop else jnp.asarray(True)
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), params, st.best)
@@ -174,9 +176,9 @@ class _Checkpoint:
         self.leaves, self.structure = jax.tree.flatten(state)
 
     def write(self, state: State, done: int) -> None:
-        from ..._store import whole_file
+        from ..._arrays import whole_file
 
-        arrays = {f"leaf{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves(state))}
+        arrays: dict[str, Any] = {f"leaf{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves(state))}
         identity = np.frombuffer(self.identity.encode(), np.uint8)
         with whole_file(os.fspath(self.path), force=True) as file:
             np.savez(file, done=np.array(done), identity=identity, **arrays)
@@ -184,7 +186,7 @@ class _Checkpoint:
     def resume(self, state: State) -> tuple[State, int]:
         if not self.path.exists():
             return state, 0
-        from ..._store import read_arrays
+        from ..._arrays import read_arrays
 
         arrays = read_arrays(self.path, ["done", "identity", *(f"leaf{i}" for i in range(len(self.leaves)))])
         if arrays["identity"].tobytes().decode() != self.identity:

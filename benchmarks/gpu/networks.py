@@ -1,0 +1,64 @@
+"""Many small networks trained together: microseconds a step of the library's own training program.
+
+    python benchmarks/gpu/networks.py [out.json]
+
+The whole axis of networks (outputs x folds x penalties x members) is one compiled program, so what counts on an
+accelerator is the time of one step of all of them. Prints a table with device and versions.
+"""
+
+import json
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from steincv.families.neural.training import Batch, Settings, Task, _segment, _start
+from steincv.families.neural.trials import Potential, VectorField
+
+NETWORKS, DIM, BATCH, DRAWS = 512, 10, 128, 5000
+STEPS, REPEATS = 2000, 5
+TRIALS = {
+    "VectorField 1 x 40": VectorField(40, 1),
+    "VectorField 2 x 40 (the paper's)": VectorField(40, 2),
+    "Potential 1 x 40": Potential(40, 1),
+}
+
+
+def step_seconds(trial) -> list[float]:
+    """Seconds a step, over repeats, compilation excluded."""
+    x = np.random.default_rng(0).normal(size=(1, DRAWS, DIM)).astype(np.float32)
+    y = np.sin(x.sum(-1, keepdims=True))
+    ones = jnp.ones((1, DRAWS))
+    data = Batch(jnp.asarray(x), jnp.asarray(-x), jnp.asarray(y), ones, jnp.zeros_like(ones))
+    zero = jnp.zeros(NETWORKS, int)
+    task = Task(zero, zero, jnp.zeros(NETWORKS), jnp.zeros(NETWORKS), jax.random.split(jax.random.key(0), NETWORKS))
+    settings = Settings(trial, STEPS, BATCH, 1e-3, 0.0, True, False)
+    state = _start(task, settings, jnp.zeros(DIM))
+    times = []
+    for _ in range(REPEATS + 1):
+        start = time.perf_counter()
+        state = jax.block_until_ready(_segment(state, task, data, jnp.asarray(0), settings, STEPS))
+        times.append((time.perf_counter() - start) / STEPS)
+    return times[1:]
+
+
+def main() -> None:
+    device = jax.devices()[0]
+    rows = {"device": device.device_kind, "jax": jax.__version__, "networks": NETWORKS, "dim": DIM, "batch": BATCH}
+    print(
+        f"{device.device_kind}, jax {jax.__version__}, {NETWORKS} networks, D = {DIM}, batch {BATCH}, float32 'highest'"
+    )
+    with jax.default_matmul_precision("highest"):
+        for name, trial in TRIALS.items():
+            times = step_seconds(trial)
+            rows[name] = {"us_per_step_median": 1e6 * float(np.median(times)), "all_us": [1e6 * t for t in times]}
+            print(f"{name:36s} {1e6 * np.median(times):8.1f} us a step  (from {1e6 * min(times):.1f})", flush=True)
+    if len(sys.argv) > 1:
+        with open(sys.argv[1], "w") as file:
+            json.dump(rows, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
