@@ -28,7 +28,7 @@ def test_a_gain_is_a_gain():
     samples, f = mild(0, 4, 500, 2)
     result = scv.estimate(samples, f, scv.Polynomial(3))
     assert result.variance_ratio < 0.8
-    assert result.method == ("Polynomial(degree=3, penalty='auto')",)
+    assert result.method[0].startswith("Polynomial(degree=3")
     assert names(result) == []
     np.testing.assert_allclose(result.controlled.mean(), result.mean, rtol=1e-12)
     np.testing.assert_allclose(result.plain.mean, f.mean(), rtol=1e-12)

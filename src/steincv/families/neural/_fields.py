@@ -38,7 +38,7 @@ ACTIVATIONS: dict[str, Callable[[Array], tuple[Array, Array, Array]]] = {
 
 
 def vector_field(layers: list, activation: str, z: Array) -> tuple[Array, Array]:
-    r"""$\nabla\cdot\Phi$ is $\sum_k h'(u_k)(W_1 W_2)_{kk}$, or $h'(u_2)^T[W_2\circ(W_1 W_3)^T]h'(u_1)$ with two layers."""
+    r"""$\nabla\cdot\Phi$ is $\sum_k h'(u_k)(W_1W_2)_{kk}$, or $h'(u_2)^T[W_2\circ(W_1W_3)^T]h'(u_1)$ for two layers."""
     act = ACTIVATIONS[activation]
     if len(layers) == 2:
         (w1, b1), (w2, b2) = layers

@@ -126,7 +126,7 @@ def _fit_networks(method: Neural, problems: Sequence[Problem], seed: int) -> lis
     import jax
     import jax.numpy as jnp
 
-    from .training import Batch, Settings, Task, train
+    from .training import Batch, Settings, Task, train, unravel
 
     stretches = [Stretch.of(p) for p in problems]
     problems = [stretch.problem(p) for stretch, p in zip(stretches, problems, strict=True)]
@@ -177,7 +177,8 @@ def _fit_networks(method: Neural, problems: Sequence[Problem], seed: int) -> lis
     grid = (len(problems), outputs, len(penalties), method.ensemble)
     errors = np.asarray(state.best_error).reshape(grid)
     which = errors.mean(-1).argmin(-1) if choose else np.zeros(grid[:2], dtype=int)
-    params = jax.tree.map(lambda x: np.asarray(x).reshape(*grid, *x.shape[1:]), state.best)
+    weights = jax.vmap(unravel(method.trial, dim))(state.best)
+    params = jax.tree.map(lambda x: np.asarray(x).reshape(*grid, *x.shape[1:]), weights)
     centers = np.asarray(state.center).reshape(grid)
     return [
         _control(method.trial, params, i, which[i], [penalties[k] for k in which[i]], centers[i], p, stretches[i])

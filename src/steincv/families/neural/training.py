@@ -10,6 +10,7 @@ by Adam on minibatches; all of them are a `vmap`ped axis. The best weights on va
 import functools
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from ..._status import InputError
@@ -24,6 +26,8 @@ from ..._stein import stein
 from .trials import Custom, Trial
 
 SEGMENTS = 20
+# Training may round: g has mean zero for any weights. Evaluation never does (`neural._evaluator`, "highest").
+PRECISION = "high"
 
 
 class Batch(NamedTuple):
@@ -47,11 +51,13 @@ class Task(NamedTuple):
 
 
 class State(NamedTuple):
-    params: Any
-    center: Array
+    """All networks: flat weights `(network, weight)`, centres, Adam's moments, the best weights so far."""
+
+    params: Float[Array, "network weight"]
+    center: Float[Array, " network"]
     moments: Any
-    best: Any
-    best_error: Array
+    best: Float[Array, "network weight"]
+    best_error: Float[Array, " network"]
 
 
 class Settings(NamedTuple):
@@ -78,72 +84,80 @@ def _optimizer(settings: Settings) -> optax.GradientTransformation:
     return optax.adam(schedule)
 
 
-@functools.partial(jax.jit, static_argnames="settings")
-def _start(task: Task, settings: Settings, dim: Array) -> State:
-    size = dim.shape[0]
+def unravel(trial: Trial, dim: int) -> Callable[[Array], Any]:
+    """From one flat vector of weights to the trial's own structure.
 
-    def one(key: Any, center: Array) -> State:
-        params = settings.trial.init(key, size)
-        return State(params, center, _optimizer(settings).init((params, center)), params, jnp.asarray(jnp.inf))
+    Weights are trained as one vector a network: an update is then one fused operation instead of one a layer, which
+    is what a step of many small networks costs on an accelerator.
+    """
+    shapes = jax.eval_shape(lambda: trial.init(jax.random.key(0), dim))
+    return ravel_pytree(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))[1]
 
-    return jax.vmap(one)(task.key, task.center)
+
+@functools.partial(jax.jit, static_argnames=("settings", "dim"))
+def _start(task: Task, settings: Settings, dim: int) -> State:
+    params = jax.vmap(lambda key: ravel_pytree(settings.trial.init(key, dim))[0])(task.key)
+    moments = _optimizer(settings).init((params, task.center))
+    return State(params, task.center, moments, params, jnp.full(len(params), jnp.inf))
 
 
 @functools.partial(jax.jit, static_argnames=("settings", "length"), donate_argnums=0)
 def _segment(state: State, task: Task, data: Batch, first: Array, settings: Settings, length: int) -> State:
+    """Some steps of all networks. Those of one problem see the same minibatches, which saves most of the gathering."""
     optimizer = _optimizer(settings)
-    cumulative = jnp.cumsum(data.train, axis=1)
+    trial = settings.trial
+    structure = unravel(trial, data.z.shape[2])
+    # the training draws of every problem in front: a uniform index below their number is a training draw
+    order = jnp.argsort(-data.train, axis=1, stable=True)
+    count = data.train.sum(1, keepdims=True)
 
-    def loss(variables: tuple, t: Task, rows: Array, key: Any) -> Array:
-        params, center = variables
-        z, s, y = data.z[t.problem, rows], data.s[t.problem, rows], data.y[t.problem, rows, t.output]
-        if isinstance(settings.trial, Custom) and settings.trial.hutchinson:
-            field, divergence = settings.trial.estimate(params, z, key)
+    def loss(variables: tuple, t: Task, z: Array, s: Array, y: Array, key: Array) -> Array:
+        flat, center = variables
+        if isinstance(trial, Custom) and trial.hutchinson:
+            field, divergence = trial.estimate(structure(flat), z, key)
             g = stein(divergence, field, s)
         else:
-            g = control(settings.trial, params, z, s)
+            g = control(trial, structure(flat), z, s)
         center = center if settings.learn_center else jax.lax.stop_gradient(center)
-        value = ((y + g - center) ** 2 + t.penalty * g**2).mean()
-        return value + settings.decay * sum((w**2).sum() for w in jax.tree.leaves(params))
+        value = ((y[:, t.output] + g - center) ** 2 + t.penalty * g**2).mean()
+        return value + settings.decay * (flat**2).sum()
 
-    def one(st: State, t: Task) -> State:
-        def step(carry: tuple, i: Array) -> tuple[tuple, None]:
-            params, center, moments = carry
-            pick, probe = jax.random.split(jax.random.fold_in(t.key, i))
-            count = cumulative[t.problem]
-            # a uniform training draw: padding and validation draws add nothing to the running count
-            uniform = jax.random.uniform(pick, (settings.batch,), maxval=count[-1])
-            rows = jnp.searchsorted(count, uniform, side="right")
-            gradient = jax.grad(loss)((params, center), t, rows, probe)
-            updates, moments = optimizer.update(gradient, moments)
-            params, center = optax.apply_updates((params, center), updates)
-            return (params, center, moments), None
+    def one(variables: tuple, t: Task, batch: tuple, key: Array) -> tuple:
+        z, s, y = (x[t.problem] for x in batch)
+        return jax.grad(loss)(variables, t, z, s, y, key)
 
-        (params, center, moments), _ = jax.lax.scan(
-            step, (st.params, st.center, st.moments), first + jnp.arange(length)
-        )
-        error = _valid_error(params, t)
-        better = (error < st.best_error) if settings.early_stop else jnp.asarray(True)
-        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), params, st.best)
-        return State(params, center, moments, best, jnp.where(better, error, st.best_error))
+    def step(carry: tuple, i: Array) -> tuple[tuple, None]:
+        variables, moments = carry
+        pick, probe = jax.random.split(jax.random.fold_in(task.key[0], i))
+        index = jnp.int32(jax.random.uniform(pick, (1, settings.batch)) * count)
+        rows = jnp.take_along_axis(order, index, 1)
+        batch = tuple(jnp.take_along_axis(x, rows[:, :, None], 1) for x in (data.z, data.s, data.y))
+        gradient = jax.vmap(one, (0, 0, None, None))(variables, task, batch, probe)
+        updates, moments = optimizer.update(gradient, moments)
+        return (optax.apply_updates(variables, updates), moments), None
 
-    def _valid_error(params: Any, t: Task) -> Array:
-        if not settings.early_stop:
-            return jnp.asarray(0.0)
-        g = control(settings.trial, params, data.z[t.problem], data.s[t.problem])
-        r, weight = data.y[t.problem, :, t.output] + g, data.valid[t.problem]
-        mean = (weight @ r) / weight.sum()
-        return (weight @ (r - mean) ** 2) / weight.sum()
+    start = ((state.params, state.center), state.moments)
+    ((params, center), moments), _ = jax.lax.scan(step, start, first + jnp.arange(length))
+    if not settings.early_stop:
+        return State(params, center, moments, params, state.best_error)
 
-    return jax.vmap(one)(state, task)
+    def valid_error(flat: Array, t: Task) -> Array:
+        r = data.y[t.problem, :, t.output] + control(trial, structure(flat), data.z[t.problem], data.s[t.problem])
+        weight = data.valid[t.problem] / data.valid[t.problem].sum()
+        return weight @ (r - weight @ r) ** 2
+
+    error = jax.lax.map(lambda x: valid_error(*x), (params, task), batch_size=8)
+    better = error < state.best_error
+    best = jnp.where(better[:, None], params, state.best)
+    return State(params, center, moments, best, jnp.where(better, error, state.best_error))
 
 
 def train(
     data: Batch, task: Task, settings: Settings, *, checkpoint: str | None = None, progress: bool = False
 ) -> State:
     """Train every network. With `checkpoint` the state is kept there between segments, and taken up again."""
-    with jax.default_matmul_precision("highest"):
-        state = _start(task, settings, jnp.zeros(data.z.shape[2]))
+    with jax.default_matmul_precision(PRECISION):
+        state = _start(task, settings, data.z.shape[2])
         lengths = [len(part) for part in np.array_split(np.arange(settings.steps), SEGMENTS) if len(part)]
         done = 0
         store = None if checkpoint is None else _Checkpoint(Path(checkpoint), state, data, task, settings)

@@ -24,7 +24,7 @@ class Trial(abc.ABC):
 
     @abc.abstractmethod
     def field(self, params: Any, z: Any) -> tuple[Any, Any]:
-        r"""$\Phi$ at draws `(n, dim)`, as `(n, dim)` or `(n, 1)` if all coordinates are equal, and $\nabla\cdot\Phi$."""
+        r"""$\Phi$ at draws `(n, dim)`, `(n, dim)` or `(n, 1)` if all coordinates are equal, and $\nabla\cdot\Phi$."""
 
 
 def check_network(name: str, width: int, depth: int, activation: str) -> None:

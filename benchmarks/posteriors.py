@@ -1,0 +1,96 @@
+"""How much more accurate, in truth: errors against known means over independent sets of NUTS chains.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/posteriors.py                    # all three problems
+    OPENBLAS_NUM_THREADS=1 python benchmarks/posteriors.py eight_schools      # one of them
+
+Eight schools is item 3 of issue 3, logistic60 (60 dimensions, 4 x 500 draws) item 5. A row of
+results/posteriors_PROBLEM.csv is a functional under a method:
+
+- `true`: the plain mean's variance (its squared standard error, averaged) over the method's mean squared error against
+  the truth, less the truth's own squared error; with its 90 % interval, from chi square on so many replications.
+- `reported`: the same with the squared standard errors that the method reports: what a user is told.
+- `over X`: mean squared error of method X over that of this one, and its standard error over paired replications.
+"""
+
+import os
+import sys
+import time
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+import scipy.stats
+from problems import draw, eight_schools, garch, logistic, truth, values_at
+from tables import keep, show
+
+from steincv import Auto, MonteCarlo, Polynomial, Samples, estimate
+
+# problem, draws a chain, replications, and what Auto() is compared with
+STUDIES = {
+    "eight_schools": (eight_schools, 1000, 20, Polynomial(2)),
+    "logistic60": (lambda: logistic(60), 500, 10, Polynomial(1)),
+    "garch": (garch, 500, 10, Polynomial(2)),
+}
+METHODS = (MonteCarlo(), Polynomial(1), Polynomial(2), Auto())
+CHAINS = 4
+LEVEL = 0.90
+
+
+def replicate(problem, draws, replications):
+    """Means and standard errors (method, replication, out), and the median seconds of each method, the first left out."""
+    labels = list(problem.functionals)
+    answers = np.zeros((2, len(METHODS), replications, len(labels)))
+    seconds = np.zeros((len(METHODS), replications))
+    for r, (x, s) in enumerate(draw(problem, 0, CHAINS, draws, replications)):
+        samples, values = Samples(x, s), values_at(problem, x)
+        for m, method in enumerate(METHODS):
+            begin = time.perf_counter()
+            result = estimate(samples, values, method, seed=r)
+            seconds[m, r] = time.perf_counter() - begin
+            answers[:, m, r] = result.mean, result.standard_error
+        print(f"{problem.name} {r + 1}/{replications}: {seconds[-1, r]:.1f} s", flush=True)
+    return answers[0], answers[1], np.median(seconds[:, 1:], axis=1)
+
+
+def study(name):
+    make, draws, replications, rival = STUDIES[name]
+    problem = make()
+    known = truth(problem)
+    means, errors, seconds = replicate(problem, draws, replications)
+    true, own = np.array([known[label] for label in problem.functionals]).T
+    squares = (means - true) ** 2
+    mse = np.maximum(squares.mean(1) - own**2, 0.05 * squares.mean(1))
+    plain = (errors[0] ** 2).mean(0)
+    other = METHODS.index(rival)
+    low, high = scipy.stats.chi2.ppf([(1 - LEVEL) / 2, (1 + LEVEL) / 2], replications) / replications
+    rows = []
+    for m, method in enumerate(METHODS):
+        paired = squares[m] / squares[m].mean(0) - squares[other] / squares[other].mean(0)
+        noise = paired.std(0, ddof=1) / np.sqrt(replications)
+        for k, label in enumerate(problem.functionals):
+            factor, over = plain[k] / mse[m, k], squares[other, :, k].mean() / squares[m, :, k].mean()
+            rows.append(
+                {"f": label, "method": str(method), "true": float(factor), "low": float(factor * low),
+                 "high": float(factor * high), "reported": float(plain[k] / (errors[m, :, k] ** 2).mean()),
+                 f"over {rival}": float(over), "+-": float(over * noise[k]),
+                 "truth's share": float(own[k] ** 2 / squares[m, :, k].mean()), "seconds": float(seconds[m])}
+            )  # fmt: skip
+    show(f"{name}: {replications} replications of {CHAINS} x {draws} draws", rows)
+    for method in METHODS[1:]:
+        mine = [row for row in rows if row["method"] == str(method)]
+        factors, told, over = ([row[key] for row in mine] for key in ("true", "reported", f"over {rival}"))
+        print(
+            f"{method}: true factor median {np.median(factors):.1f}, worst {min(factors):.1f}; reported median "
+            f"{np.median(told):.1f}, worst {min(told):.1f}; over {rival} median {np.median(over):.2f}, "
+            f"worst {min(over):.2f}; {mine[0]['seconds']:.1f} s"
+        )
+    keep(f"posteriors_{name}", rows)
+
+
+def main():
+    for name in sys.argv[1:] or STUDIES:
+        study(name)
+
+
+if __name__ == "__main__":
+    main()
