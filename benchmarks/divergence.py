@@ -44,7 +44,7 @@ def stepper(trial, dim, steps):
     settings = Settings(trial, 10_000, BATCH, 5e-3, 0.0, learn_center=True, early_stop=False)
 
     def run():
-        state = jax.block_until_ready(_start(task, settings, jnp.zeros(dim)))
+        state = jax.block_until_ready(_start(task, settings, dim))
         begin = time.perf_counter()
         jax.block_until_ready(_segment(state, task, data, jnp.asarray(0), settings, steps))
         return 1e6 * (time.perf_counter() - begin) / steps

@@ -37,7 +37,7 @@ LEVEL = 0.90
 
 
 def replicate(problem, draws, replications):
-    """Means and standard errors (method, replication, out), and the median seconds of each method, the first left out."""
+    """Means and standard errors (method, replication, out), and the median seconds of each method after its first."""
     labels = list(problem.functionals)
     answers = np.zeros((2, len(METHODS), replications, len(labels)))
     seconds = np.zeros((len(METHODS), replications))

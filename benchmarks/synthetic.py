@@ -26,15 +26,15 @@ CASES = (
     ("CNCV()", CNCV(), 500, 10, (1, 0), 0.12),
     ("CNCV()", CNCV(), 2000, 10, (1, 0), 0.01),
     ("CNCV()", CNCV(), 5000, 10, (1, 0), 0.001),
+    ("NCV(): neither", NCV(), 500, 10, (10, 7), None),
+    ("penalty only", CNCV(center=False), 500, 10, (10, 7), None),
+    ("centre only", CNCV(penalty=0.0), 500, 10, (10, 7), None),
+    ("CNCV(): both", CNCV(), 500, 10, (10, 7), None),
     ("Auto()", Auto(), 500, 10, (1, 0), 0.02),
     ("Auto()", Auto(), 1000, 10, (1, 0), 0.001),
     ("Auto()", Auto(), 5000, 10, (1, 0), 0.0002),
     ("Auto()", Auto(), 5000, 50, (1, 0), 0.003),
     ("Auto()", Auto(), 5000, 100, (1, 0), 0.003),
-    ("NCV(): neither", NCV(), 500, 10, (10, 7), None),
-    ("penalty only", CNCV(center=False), 500, 10, (10, 7), None),
-    ("centre only", CNCV(penalty=0.0), 500, 10, (10, 7), None),
-    ("CNCV(): both", CNCV(), 500, 10, (10, 7), None),
 )
 FIELDS = ("case", "n", "dim", "f", "seed", "test ratio", "train ratio", "seconds", "target")
 OUT = RESULTS / "synthetic.csv"

@@ -273,7 +273,7 @@ def test_cross_fitting_by_hand():
 
 
 def test_the_default_method_and_float64_without_the_global_flag():
-    samples, f = mild(27, 4, 100, 2)
+    samples, f = mild(27, 4, 40, 2)
     assert scv.estimate(samples, f).mean.dtype == np.float64
     assert not jax.config.jax_enable_x64
     assert jnp.ones(3).dtype == jnp.float32

@@ -55,14 +55,14 @@ class Neural(Method):
     trial: Any = field(default_factory=Potential)
     penalty: float | Literal["auto"] = "auto"
     center: bool = True
-    center_start: Literal["mean", "zero", "pretrain", "auto"] = "mean"
+    center_start: str = "mean"
     steps: int = 3000
     batch: int = 128
     rate: float = 5e-3
     decay: float = 1e-5
     ensemble: int = 2
     early_stop: bool = True
-    solver: Literal["auto", "adam"] = "auto"
+    solver: str = "auto"
     checkpoint: str | None = None
     progress: bool = False
 

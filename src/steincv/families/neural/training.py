@@ -79,8 +79,10 @@ def control(trial: Trial, params: Any, z: Array, s: Array) -> Array:
 
 
 def _optimizer(settings: Settings) -> optax.GradientTransformation:
-    warm = max(1, settings.steps // 50)
-    schedule = optax.warmup_cosine_decay_schedule(0.0, settings.rate, warm, settings.steps, settings.rate * 1e-3)
+    warm = settings.steps // 50
+    schedule = optax.warmup_cosine_decay_schedule(
+        0.0 if warm else settings.rate, settings.rate, warm, settings.steps, settings.rate * 1e-3
+    )
     return optax.adam(schedule)
 
 
