@@ -19,7 +19,8 @@ demo: $(READY)
 	$(BIN)/steincv demo --out demo.png
 
 test: lint
-	$(BIN)/pytest -n 2
+	# one thread a worker: two workers fill two cores, and spinning BLAS threads slow each other down
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -1,8 +1,7 @@
 """A fast slice of benchmarks/coverage.py: intervals cover, and the wrong ways to fit are found out.
 
-Tests are of 200 replications with fixed seeds. A way whose true coverage is 94 % is below 0.88 once in 3,000; one of
-80 % is above it once in 500. Each of the wrong ways must be below 0.88, which at their true coverage (measured with
-400 replications: see benchmarks/results/coverage.csv) fails less than once in 1,000.
+Seeds are fixed. For other seeds, of 200 replications: a true coverage of 94 % is below 0.88 once in 2,300 for each
+function, one of 80 % is above it once in 500. The whole study is in benchmarks/results/coverage.csv.
 """
 
 import importlib.util
@@ -76,9 +75,13 @@ def test_intervals_of_a_stack_cover():
     ids=["in-sample", "random folds"],
 )
 def test_wrong_ways_are_found_out(way, setting, replications):
-    """TRUST row 7: in-sample fits and random folds of correlated chains at features/ESS = 0.6 do not cover."""
+    """TRUST row 7: in-sample fits and random folds of correlated chains at features/ESS = 0.6 do not cover.
+
+    The mean over five functions of their coverage is measured as 0.50 and 0.84 (400 replications). At 100 replications
+    a single function of 0.84 is at 0.90 or more once in 15, their mean, which varies less, once in about 100.
+    """
     assert 0.5 < setting.features / setting.ess < 0.65
     coverage, _ = replicate(setting, way, replications)
-    assert max(coverage[f] for f in ("x0", "x1", "1/(1 + exp(x0 - 1))")) < 0.88, coverage
+    assert np.mean([coverage[f] for f in SMOOTH]) < 0.9, coverage
     honest, _ = replicate(setting, "cross-fit", 25)
     assert np.mean([honest[f] for f in SMOOTH]) > 0.9, honest

@@ -174,7 +174,7 @@ def test_the_error_of_an_sd_is_that_of_the_delta_method():
 
 
 def test_sd_intervals_cover():
-    """100 runs at 95 %: fewer than 87 covered happens once in 1,000 for honest bars, and nearly always at 75 %."""
+    """100 runs at 95 %: fewer than 87 covered happens once in 2,000 for honest bars; 75 % pass once in 400."""
     truth_samples = bent_mixture(17, 2_000_000, 2)
     truth, hits, gains = truth_samples.draws[..., 1].std(), 0, []
     for seed in range(100):

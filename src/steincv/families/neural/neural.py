@@ -37,7 +37,8 @@ class Neural(Method):
     - `center`: whether $\mu$ is learned. Without it this is the unconstrained NCV, which overfits few draws.
     - `center_start`: where $\mu$ starts: "mean" of f, "zero", "pretrain" (with a large $\lambda$ until converged, then
       all other weights drawn anew), or "auto", the paper's rule: "pretrain" for few draws or sd f > |mean f|.
-    - `steps`, `batch`, `rate`, `decay`: Adam's steps, minibatch size, learning rate, and the penalty on the weights.
+    - `steps`, `batch`, `rate`: Adam's steps, minibatch size and learning rate.
+    - `decay`: decay/n times the squared weights is added to the objective, as a Gaussian prior on them would.
     - `ensemble`: how many networks are averaged for each output. An average of control variates is one.
     - `early_stop`: keep the best weights on validation draws (the middle fifth of every chain).
     - `solver`: "auto", or "adam" to have a potential trained as every other network.
@@ -59,7 +60,7 @@ class Neural(Method):
     steps: int = 3000
     batch: int = 128
     rate: float = 5e-3
-    decay: float = 1e-5
+    decay: float = 0.05
     ensemble: int = 2
     early_stop: bool = True
     solver: str = "auto"
@@ -104,20 +105,22 @@ class Neural(Method):
 
 def NCV(trial: Any = None, **settings: Any) -> Neural:
     r"""The paper's unconstrained objective, mean $(f+g)^2$: no centre, no penalty. Overfits few draws."""
-    return _as_published(trial, settings, penalty=0.0, center=False)
+    return _as_published(trial, {"decay": 0.0, **settings}, penalty=0.0, center=False)
 
 
 def CNCV(trial: Any = None, penalty: float | Literal["auto"] = 1e-3, center: bool = True, **settings: Any) -> Neural:
     r"""The paper's constrained objective, mean $[(f+g-\mu)^2 + \lambda g^2]$, with its 2 x 40 sigmoid network.
 
     `CNCV(penalty=0)` and `CNCV(center=False)` are the schemes in between; the paper's four are all settings of this.
+    The paper does not say how its networks were optimised. Here: Adam with a little weight decay, which matters at
+    n = 500 (variance ratio .03 instead of .16 on its synthetic problem). `CNCV(decay=0)` is the bare objective.
     """
     return _as_published(trial, settings, penalty=penalty, center=center)
 
 
 def _as_published(trial: Any, settings: dict[str, Any], **objective: Any) -> Neural:
-    """One network trained to the end, as in the paper: no early stopping, no ensemble, no weight decay."""
-    published = {"steps": 10_000, "rate": 5e-3, "decay": 0.0, "ensemble": 1, "early_stop": False}
+    """One network trained to the end, as in the paper: no early stopping, no ensemble."""
+    published = {"steps": 10_000, "rate": 5e-3, "ensemble": 1, "early_stop": False}
     return Neural(VectorField() if trial is None else trial, **{**published, **objective, **settings})
 
 
@@ -168,7 +171,7 @@ def _fit_networks(method: Neural, problems: Sequence[Problem], seed: int) -> lis
         keys[index[:, 3]],
     )
     batch = int(min(method.batch, rows))
-    settings = Settings(method.trial, method.steps, batch, method.rate, method.decay, method.center, validate)
+    settings = Settings(method.trial, method.steps, batch, method.rate, method.decay / rows, method.center, validate)
     run = functools.partial(train, data, checkpoint=method.checkpoint, progress=method.progress)
     if method.center and _pretrains(method, problems):
         large = task._replace(penalty=jnp.ones_like(task.penalty), key=jax.random.split(_key(seed + 1), len(index)))
