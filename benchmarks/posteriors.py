@@ -1,7 +1,7 @@
 """How much more accurate, in truth: errors against known means over independent sets of NUTS chains.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/posteriors.py                    # all three problems
-    OPENBLAS_NUM_THREADS=1 python benchmarks/posteriors.py eight_schools      # one of them
+    OPENBLAS_NUM_THREADS=1 python benchmarks/posteriors.py eight_schools 10   # one of them, fewer replications
 
 Eight schools is item 3 of issue 3, logistic60 (60 dimensions, 4 x 500 draws) item 5. A row of
 results/posteriors_PROBLEM.csv is a functional under a method:
@@ -21,6 +21,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import scipy.stats
 from problems import draw, eight_schools, garch, logistic, truth, values_at
+from sampling import _folder
 from tables import keep, show
 
 from steincv import Auto, MonteCarlo, Polynomial, Samples, estimate
@@ -37,23 +38,33 @@ LEVEL = 0.90
 
 
 def replicate(problem, draws, replications):
-    """Means and standard errors (method, replication, out), and the median seconds of each method after its first."""
-    labels = list(problem.functionals)
-    answers = np.zeros((2, len(METHODS), replications, len(labels)))
-    seconds = np.zeros((len(METHODS), replications))
+    """Means and standard errors (method, replication, out), and the median seconds of each method after its first.
+
+    Every replication is kept beside the draws, so that a run that was stopped goes on; remove those files to start
+    anew, after a change of the library above all.
+    """
+    kept = []
     for r, (x, s) in enumerate(draw(problem, 0, CHAINS, draws, replications)):
-        samples, values = Samples(x, s), values_at(problem, x)
-        for m, method in enumerate(METHODS):
-            begin = time.perf_counter()
-            result = estimate(samples, values, method, seed=r)
-            seconds[m, r] = time.perf_counter() - begin
-            answers[:, m, r] = result.mean, result.standard_error
-        print(f"{problem.name} {r + 1}/{replications}: {seconds[-1, r]:.1f} s", flush=True)
-    return answers[0], answers[1], np.median(seconds[:, 1:], axis=1)
+        path = _folder() / f"posteriors-{problem.name}-r{r}.npy"
+        if not path.exists():
+            samples, found = Samples(x, s), values_at(problem, x)
+            values = {label: found[label] for label in problem.functionals}  # JAX sorts the keys of a dict
+            rows = []
+            for method in METHODS:
+                begin = time.perf_counter()
+                result = estimate(samples, values, method, seed=r)
+                seconds = time.perf_counter() - begin
+                rows.append([result.mean, result.standard_error, np.full(len(values), seconds)])
+            np.save(path, rows)
+            print(f"{problem.name} {r + 1}/{replications}: {seconds:.1f} s", flush=True)
+        kept.append(np.load(path))
+    means, errors, seconds = np.moveaxis(np.array(kept), [2, 1], [0, 1])
+    return means, errors, np.median(seconds[:, 1:, 0], axis=1)
 
 
-def study(name):
+def study(name, fewer=None):
     make, draws, replications, rival = STUDIES[name]
+    replications = fewer or replications
     problem = make()
     known = truth(problem)
     means, errors, seconds = replicate(problem, draws, replications)
@@ -88,7 +99,10 @@ def study(name):
 
 
 def main():
-    for name in sys.argv[1:] or STUDIES:
+    if len(sys.argv) > 1:
+        study(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else None)
+        return
+    for name in STUDIES:
         study(name)
 
 

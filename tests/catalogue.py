@@ -16,6 +16,7 @@ class Row:
     - `cost`: "dear" rows get fewer draws where a law allows it.
     - `exact_degree`: f + g is constant for a Gaussian density and polynomials f up to this degree; 0 is none.
     - `reductions`: whether it reduces variance at all (the plain mean does not).
+    - `trained`: it starts from random weights, so that a rotation of the coordinates is another start.
     - `chain_symmetric`: the order of the chains changes nothing but rounding. Not so where some draws are picked.
     - `rounding`: what the fit may make of a rounding error: float64's over the smallest penalty "auto" may take.
     """
@@ -27,6 +28,7 @@ class Row:
     exact_degree: int = 0
     reductions: bool = True
     chain_symmetric: bool = True
+    trained: bool = False
     rounding: float = 0.0
 
 
@@ -44,6 +46,15 @@ CATALOGUE = (
     Row("kernel, degree 2", scv.Kernel(degree=2), cost="dear", exact_degree=2, rounding=1e-7),
     Row("kernel, landmarks", scv.Kernel(landmarks=40), cost="dear", chain_symmetric=False, rounding=1e-7),
     Row("stack", scv.Stack([scv.Polynomial(1), scv.Polynomial(2)]), cost="dear"),
+    Row("neural", scv.Neural(), precision="network", cost="dear", chain_symmetric=False, trained=True),
+    Row(
+        "cncv",
+        scv.CNCV(steps=300, batch=32),
+        precision="network",
+        cost="dear",
+        chain_symmetric=False,
+        trained=True,
+    ),
     Row("auto", scv.Auto(), precision="network", cost="dear"),
 )
 

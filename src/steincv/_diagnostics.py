@@ -9,7 +9,7 @@ from ._samples import Samples
 from ._status import Code, Status
 from ._stein import Standardise
 
-LOW_ESS = 100
+LOW_ESS = 200
 RHAT_LIMIT = 1.1
 TAIL_LIMIT = 0.5
 # Among 2 dim + 1 z values of correct input the largest is beyond this once in ten thousand for dim = 100.

@@ -135,7 +135,7 @@ def _judge(
     """Error bars, statuses, and the fall-back to the plain mean where that is the better answer."""
     controlled = controlled.copy()
     plain, better = average(values.array), average(controlled)
-    statuses = value_status(values.array, plain.ess)
+    statuses = value_status(values.array, np.minimum(plain.ess, better.ess))
     methods = [method] * len(values.labels)
     deviation, left = (a.standard_error * np.sqrt(a.ess) for a in (plain, better))
     size = np.abs(values.array).max(axis=(0, 1))
