@@ -165,11 +165,18 @@ def assert_same(row, one, two, tolerance, scale=1.0, shift=0.0):
 @every_family
 @pytest.mark.parametrize(("scale", "shift"), [(-3.0, 10.0), (1e-8, 1e-6), (1e6, -1e6)])
 def test_affine_in_f(row, scale, shift):
-    """To 1e-10 of the plain error: only rounding of the values themselves is left."""
+    """To 1e-10 of the plain error: only rounding of the values themselves is left.
+
+    With the sign of f turned, a network that starts away from zero has another way to go: within two plain errors.
+    """
     samples = bent_mixture(6, 4, 60, 2)
     values = smooth(samples.draws)
     one, two = (scv.estimate(samples, v, row.method, guard=False) for v in (values, scale * values + shift))
-    assert_same(row, one, two, 1e-10, scale, shift)
+    if row.trained and scale < 0:
+        distance = np.abs(two.mean - (scale * one.mean + shift))
+        assert (distance < 2 * np.abs(scale) * one.plain.standard_error).all()
+    else:
+        assert_same(row, one, two, 1e-10, scale, shift)
 
 
 def transforms():
