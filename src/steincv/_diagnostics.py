@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.special
 
-from ._error_bars import average, split_rhat, tail_index
+from ._error_bars import average, degrees_of_freedom, split_rhat, tail_index
 from ._samples import Samples
 from ._status import Code, Status
 from ._stein import Standardise
@@ -47,7 +48,17 @@ def stein_check(samples: Samples) -> SteinCheck:
     )
     error = np.where(means.standard_error > 0, means.standard_error, np.inf)
     constant = (means.standard_error == 0) & (np.abs(means.mean) > 1e-8)
-    return SteinCheck(labels, means.mean, np.where(constant, np.inf, means.mean / error))
+    # Standardising by the same draws moves the means of z s + 1 by about dim / ESS even for correct input.
+    products = np.repeat([0.0, 1.0, samples.dim], [samples.dim, samples.dim, 1])
+    beyond = np.maximum(np.abs(means.mean) - products * (samples.dim + 1) / means.ess, 0.0)
+    z = np.sign(means.mean) * _as_normal(beyond / error, means.ess)
+    return SteinCheck(labels, means.mean, np.where(constant, np.inf, z))
+
+
+def _as_normal(t: np.ndarray, ess: np.ndarray) -> np.ndarray:
+    """Student's t on the degrees of freedom of an error bar, as the z value at the edge of alarm that is as rare."""
+    tail = scipy.special.ndtr(-STEIN_LIMIT)
+    return t * STEIN_LIMIT / -scipy.special.stdtrit(degrees_of_freedom(ess), tail)
 
 
 def stein_status(samples: Samples) -> list[Status]:

@@ -32,12 +32,16 @@ class Average:
         """Student intervals, with a last axis of 2."""
         if not (isinstance(level, float | np.floating) and 0 < level < 1):
             raise InputError(f"`level` must lie strictly between 0 and 1, got {level!r}.")
-        freedom = np.maximum(self.ess / DRAWS_PER_DEGREE_OF_FREEDOM - 1, 1.0)
-        half = scipy.special.stdtrit(freedom, 0.5 + level / 2) * self.standard_error
+        half = scipy.special.stdtrit(degrees_of_freedom(self.ess), 0.5 + level / 2) * self.standard_error
         return np.stack([self.mean - half, self.mean + half], axis=-1)
 
     def reshape(self, shape: tuple[int, ...]) -> "Average":
         return Average(*(x.reshape(shape) for x in (self.mean, self.standard_error, self.ess)))
+
+
+def degrees_of_freedom(ess: np.ndarray) -> np.ndarray:
+    """Of the Student distribution that a mean over its standard error has, at this many effective draws."""
+    return np.maximum(ess / DRAWS_PER_DEGREE_OF_FREEDOM - 1, 1.0)
 
 
 def average(series: Float[np.ndarray, "chain draw out"]) -> Average:
