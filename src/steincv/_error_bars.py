@@ -6,6 +6,7 @@ The standard error is $\mathrm{sd}/\sqrt{\mathrm{ESS}}$ with the split-chain eff
 
 import contextlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.special
@@ -39,7 +40,7 @@ class Average:
         return Average(*(x.reshape(shape) for x in (self.mean, self.standard_error, self.ess)))
 
 
-def degrees_of_freedom(ess: np.ndarray) -> np.ndarray:
+def degrees_of_freedom(ess: Any) -> Any:
     """Of the Student distribution that a mean over its standard error has, at this many effective draws."""
     return np.maximum(ess / DRAWS_PER_DEGREE_OF_FREEDOM - 1, 1.0)
 
