@@ -94,5 +94,7 @@ def _ratio(values: np.ndarray, g: np.ndarray, folds: Sequence[Fold], judged: int
     whole = judged == values.shape[0] * values.shape[1]
     f = values if whole else folds[0].test.take(values)
     controlled = f + (g if whole else folds[0].test.take(g))
-    before, after = f.var(axis=(0, 1)), controlled.var(axis=(0, 1))
+    size = np.abs(f).max(axis=(0, 1))
+    unit = np.where(size > 0, size, 1.0)  # squares of f itself could overflow
+    before, after = (f / unit).var(axis=(0, 1)), (controlled / unit).var(axis=(0, 1))
     return np.divide(after, before, out=np.zeros_like(after), where=before > 0)
