@@ -19,7 +19,7 @@ from .stack import Stack, combine
 # Below this share of the variance there is nothing left to win, only round-off.
 SOLVED = 1e-18
 # A vector field, one network an output, is trained only for outputs that keep more of their variance than this ...
-UNSOLVED = 0.05
+UNSOLVED = 0.2
 # ... and for this many networks at most.
 MOST_NETWORKS = 48
 # The choice of a member on fewer draws than this is a coin flip; the smallest sets get the simplest members only.
