@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ._diagnostics import stein_status, value_status
-from ._error_bars import ROUND_OFF, Average, average
+from ._error_bars import ROUND_OFF, average
 from ._folds import Fold, held_out, make_folds, whole_number
 from ._result import Estimate
 from ._samples import Samples
@@ -204,6 +204,3 @@ def _sd_draws(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         draws = sd + (v - v.mean(axis=(0, 1))) / (2 * sd)
     return np.where(second.max(axis=(0, 1)) > 0, draws, 0.0)
-
-
-__all__ = ["Average", "estimate"]

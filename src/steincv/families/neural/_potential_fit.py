@@ -66,9 +66,9 @@ def fit_potentials(
         8.0 * (4 * rows * weights + 6 * weights**2 + len(problems) * rows * (3 * dim + feature_count(dim, degree))),
         "Use a smaller width.",
     )
-    stack = {name: np.stack([_pad(p[name], rows) for p in prepared]) for name in ("z", "s", "x", "y", "train", "valid")}
+    stack = {name: np.stack([pad(p[name], rows) for p in prepared]) for name in ("z", "s", "x", "y", "train", "valid")}
     stack["ridge"] = np.stack([p["ridge"] for p in prepared])
-    residual = np.stack([_pad(p["residual"], rows) for p in prepared])
+    residual = np.stack([pad(p["residual"], rows) for p in prepared])
     keys = jax.random.split(jax.random.key(seed), len(problems))
     with jax.default_matmul_precision("highest"):
         single = Data(**{k: jnp.asarray(v, jnp.float32) for k, v in stack.items()})
@@ -211,7 +211,8 @@ def _evaluate(degree: int, skip: np.ndarray, parts: list, stretch: Stretch, z: n
     return g
 
 
-def _pad(x: np.ndarray, rows: int) -> np.ndarray:
+def pad(x: np.ndarray, rows: int) -> np.ndarray:
+    """Zeros after the last draw, so that problems of nearly the same length go into one array."""
     return np.pad(x, [(0, rows - len(x)), *[(0, 0)] * (x.ndim - 1)])
 
 

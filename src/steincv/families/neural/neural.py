@@ -12,7 +12,7 @@ from ..._memory import reserve
 from ..._status import InputError
 from .._method import Control, Method, Problem
 from ._coordinates import Stretch
-from ._potential_fit import fit_potentials, validation_draws
+from ._potential_fit import fit_potentials, pad, validation_draws
 from .trials import Custom, Potential, Trial, VectorField
 
 # Regularisation strengths that "auto" chooses among by validation error.
@@ -251,5 +251,4 @@ def _key(seed: int) -> Any:
 def _stack(arrays: Sequence[np.ndarray], rows: int) -> Any:
     import jax.numpy as jnp
 
-    padded = [np.pad(a, [(0, rows - len(a)), *[(0, 0)] * (a.ndim - 1)]) for a in arrays]
-    return jnp.asarray(np.stack(padded), jnp.float32)
+    return jnp.asarray(np.stack([pad(a, rows) for a in arrays]), jnp.float32)
