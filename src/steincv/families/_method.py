@@ -13,10 +13,13 @@ from .._folds import Fold, whole_number
 from .._samples import Samples, finite_array
 from .._status import InputError
 from .._stein import Standardise
+from .._threads import blas_threads
 
 # Evaluation is cut into pieces of this many draws, so that its memory does not grow with them.
 PIECE = 50_000
 FEWEST_DRAWS = 4
+# Operations a draw costs, to an order of magnitude: a fit on 100,000 draws is the smallest for which threads pay.
+WORK_A_DRAW = 2e5
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +63,9 @@ class Fitted:
     def __call__(self, samples: Samples) -> Float[np.ndarray, "chain draw out"]:
         if samples.dim != len(self.standardise.mean):
             raise InputError(f"fitted in {len(self.standardise.mean)} dimensions, `samples` has {samples.dim}.")
-        z, s = self.standardise(samples)
-        pieces = [self.control.evaluate(z[i : i + PIECE], s[i : i + PIECE]) for i in range(0, len(z), PIECE)]
+        with blas_threads(samples.size * WORK_A_DRAW):
+            z, s = self.standardise(samples)
+            pieces = [self.control.evaluate(z[i : i + PIECE], s[i : i + PIECE]) for i in range(0, len(z), PIECE)]
         g = np.concatenate(pieces) * self.scale
         return g.reshape(*samples.draws.shape[:2], -1)
 
@@ -97,16 +101,18 @@ class Method(abc.ABC):
         """Fit g to values of f, `(chain, draw)` or `(chain, draw, out)`, so that f + g varies little."""
         values = as_values(samples, values)
         seed = whole_number("seed", seed, 0)
-        problem, standardise, scale = make_problem(samples, values)
-        return Fitted(standardise, scale, self.solve([problem], seed)[0])
+        with blas_threads(samples.size * WORK_A_DRAW):
+            problem, standardise, scale = make_problem(samples, values)
+            return Fitted(standardise, scale, self.solve([problem], seed)[0])
 
     def cross_fit(
         self, samples: Samples, values: Float[np.ndarray, "chain draw out"], folds: Sequence[Fold], *, seed: int = 0
     ) -> CrossFit:
         """Fit on every fold's training draws, evaluate on its test draws."""
         start = time.perf_counter()
-        made = [make_problem(samples.select(f.train.chains, f.train.draws), f.train.take(values)) for f in folds]
-        controls = self.solve([problem for problem, _, _ in made], seed)
+        with blas_threads(samples.size * WORK_A_DRAW):
+            made = [make_problem(samples.select(f.train.chains, f.train.draws), f.train.take(values)) for f in folds]
+            controls = self.solve([problem for problem, _, _ in made], seed)
         g = np.zeros_like(values)
         for fold, (_, standardise, scale), control in zip(folds, made, controls, strict=True):
             fitted = Fitted(standardise, scale, control)

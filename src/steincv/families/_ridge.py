@@ -17,8 +17,12 @@ FEW_PENALTIES = PENALTIES[[0, 2, 4, 6, 8, 10]]
 GROWTHS = (1.0, 10.0, 100.0)
 # With this many draws a feature the penalty hardly matters, and a coarse search is enough.
 PLENTY = 40
+# Penalties are compared by their residuals at this many draws at least: the same ones for all, so that is enough.
+JUDGED = 2500
 # A fit that goes through a draw to within this part of its value tells nothing about the error there.
 INTERPOLATION = 1e-10
+# Residuals are made for a tile of draws at a time, so that they stay in the cache.
+TILE_ENTRIES = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +72,6 @@ def ridge(
     """Fit every output; `penalty` is lambda, the same for all degrees, or "auto"."""
     n = len(features)
     x = features - features.mean(axis=0)
-    y = y - y.mean(axis=0)
     plenty = n >= PLENTY * features.shape[1]
     if penalty == "auto":
         lambdas = FEW_PENALTIES if plenty else PENALTIES
@@ -82,7 +85,7 @@ def ridge(
         root = growth ** (-0.5 * (degree - 1.0))
         spectrum = _Spectrum.of(x * root if growth != 1 else x)
         along = spectrum.left.T @ y
-        errors = _leave_one_out(spectrum, along, y, n * lambdas)
+        errors = _leave_one_out(spectrum, along, y, n * lambdas, max(1, n // JUDGED))
         choice = errors.argmin(axis=0)
         lowest = errors[choice, np.arange(outputs)]
         better = (lowest < best) | (growth == growths[0])
@@ -95,17 +98,32 @@ def ridge(
     return fit
 
 
-def _leave_one_out(spectrum: _Spectrum, along: np.ndarray, y: np.ndarray, ridges: np.ndarray) -> np.ndarray:
-    """Mean squared leave-one-out residual, `(penalty, out)`; infinite where the fit goes through a draw."""
-    n = len(y)
+def _leave_one_out(
+    spectrum: _Spectrum, along: np.ndarray, y: np.ndarray, ridges: np.ndarray, every: int
+) -> np.ndarray:
+    """Mean squared leave-one-out residual, `(penalty, out)`, at `every` so many draws.
+
+    It is infinite where the fit goes through a draw.
+    """
+    n, center = len(y), y.mean(axis=0)
     shrink = 1 / (spectrum.values[:, None] + ridges)
-    kept = 1 - 1 / n - (spectrum.left**2) @ shrink
-    interpolates = kept.min(axis=0) < INTERPOLATION
-    kept = np.maximum(kept, INTERPOLATION)
-    errors = np.empty((len(ridges), y.shape[1]))
-    for k in range(len(ridges)):
-        residual = y - spectrum.left @ (shrink[:, k, None] * along)
-        residual /= kept[:, k, None]
-        errors[k] = np.einsum("ij,ij->j", residual, residual) / n
-    errors[interpolates] = np.inf
+    coefficients = [s[:, None] * along for s in shrink.T]
+    errors = np.zeros((len(ridges), y.shape[1]))
+    least = np.full(len(ridges), np.inf)
+    rows = max(64, TILE_ENTRIES // (spectrum.left.shape[1] + 2 * y.shape[1]))
+    residual = np.empty((rows, y.shape[1]))
+    for start in range(0, n, rows * every):
+        tile = slice(start, start + rows * every, every)
+        left, values = np.ascontiguousarray(spectrum.left[tile]), y[tile] - center
+        kept = 1 - 1 / n - (left * left) @ shrink
+        least = np.minimum(least, kept.min(axis=0))
+        np.maximum(kept, INTERPOLATION, out=kept)
+        r = residual[: len(left)]
+        for k, c in enumerate(coefficients):
+            np.matmul(left, c, out=r)
+            np.subtract(values, r, out=r)
+            r /= kept[:, k, None]
+            errors[k] += np.einsum("ij,ij->j", r, r)
+    errors /= -(-n // every)
+    errors[least < INTERPOLATION] = np.inf
     return errors

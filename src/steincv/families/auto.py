@@ -81,7 +81,7 @@ def candidates(n: int, dim: int) -> list[Method]:
     if cubic <= n / 8:
         members.append(Polynomial(3))
     if n >= FEW and dim <= 40:
-        landmarks = 1000 if n > 3000 else None
+        landmarks = 500 if n > 1000 else None
         degree = 2 if quadratic <= n / 8 else 1
         members.append(Kernel("rational quadratic", degree=degree, landmarks=landmarks))
     if n >= SOME:

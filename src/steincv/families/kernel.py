@@ -2,7 +2,7 @@ r"""Control functionals: Phi in the reproducing kernel Hilbert space of a radial
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ from scipy.linalg.lapack import dtrtrs
 
 from .._memory import reserve
 from .._status import InputError
+from .._threads import blas_threads
 from ._control_functional import JITTER, NormalEquations, control_functional, factorise
 from ._distinct import FOLDS, Distinct
 from ._hermite import feature_count, stein_features
@@ -24,6 +25,10 @@ LENGTHSCALES = (10.0, 5.5, 3.0, 1.7, 1.0, 0.55, 0.3)
 PENALTIES = (1e2, 1.0, 1e-1, 1e-2, 1e-4, 1e-6, 1e-8)
 # The choice is made on a part of the draws, so that it costs less than the fit.
 FEWEST_TO_CHOOSE, MOST_TO_CHOOSE = 400, 800
+# At landmarks only the length scale is chosen there: the penalty comes from all draws.
+COARSE = PENALTIES[1::2]
+# Outputs share factorisations of all draws: this many penalties in one fit.
+MOST_FACTORS = 2
 # Numbers in a temporary array: 32 MiB.
 PIECE = 2**22
 
@@ -153,20 +158,20 @@ class Kernel(Method):
         if self.lengthscale != "auto" and (self.penalty != "auto" or not everywhere):
             return float(self.lengthscale), given
         n = len(draws.z)
-        size = min(n, max(FEWEST_TO_CHOOSE, min(MOST_TO_CHOOSE, n // 5)))
+        size = min(n, max(FEWEST_TO_CHOOSE, min(MOST_TO_CHOOSE, n // 5)) if everywhere else FEWEST_TO_CHOOSE)
         part = draws.part(np.linspace(0, n - 1, size).astype(int))
         if self.lengthscale == "auto":
             candidates = [median_distance(part.z) * multiple for multiple in LENGTHSCALES]
         else:
             candidates = [float(self.lengthscale)]
-        penalties = PENALTIES if self.penalty == "auto" else (float(self.penalty),)
+        penalties = (PENALTIES if everywhere else COARSE) if self.penalty == "auto" else (float(self.penalty),)
         best_score, best = np.inf, (candidates[0], given)
         for lengthscale in candidates:
             ratio = self._out_of_fold(part, SteinKernel(self.kernel, lengthscale, self.order), penalties)
             least = np.clip(ratio.min(axis=0), 1e-12, 1.0)
             score = np.log(least).mean()
             if score < best_score:
-                chosen = least_penalty(ratio, penalties) if self.penalty == "auto" else given
+                chosen = least_penalty(ratio, penalties, MOST_FACTORS) if self.penalty == "auto" else given
                 best_score, best = score, (lengthscale, chosen)
         return best
 
@@ -198,7 +203,8 @@ class Kernel(Method):
             # Made anew for each penalty: cheap next to its factor, and one matrix is all that is ever held.
             K0 = kernel.gram(draws.z, draws.s)
             nugget = (value / draws.count + JITTER) * K0.diagonal().mean()
-            fit = control_functional(K0, draws.y[:, columns], P, nugget, overwrite=True)
+            with blas_threads(len(P) ** 3 / 3):
+                fit = control_functional(K0, draws.y[:, columns], P, nugget, overwrite=True)
             beta[:, columns], alpha[:, columns] = fit.beta, fit.alpha
         return beta, alpha
 
@@ -241,9 +247,19 @@ def median_distance(z: Float[np.ndarray, "n dim"]) -> float:
     return float(np.median(scipy.spatial.distance.pdist(z)))
 
 
-def least_penalty(ratio: Float[np.ndarray, "penalty out"], penalties: Sequence[float]) -> Float[np.ndarray, " out"]:
-    """For each output the penalty of the least variance ratio, infinite where none is below one."""
-    return np.where(ratio.min(axis=0) < 1, np.asarray(penalties)[ratio.argmin(axis=0)], np.inf)
+def least_penalty(
+    ratio: Float[np.ndarray, "penalty out"], penalties: Sequence[float], most: int | None = None
+) -> Float[np.ndarray, " out"]:
+    """For each output the penalty of the least variance ratio, infinite where none is below one.
+
+    With `most`, no more different ones than that: those that are together the best for all outputs.
+    """
+    kept = np.unique(ratio.argmin(axis=0))
+    if most is not None and len(kept) > most:
+        cost = np.log(np.clip(ratio, 1e-12, 1.0))
+        kept = np.array(min(combinations(kept, most), key=lambda some: cost[list(some)].min(axis=0).sum()))
+    best = kept[ratio[kept].argmin(axis=0)]
+    return np.where(np.take_along_axis(ratio, best[None], 0)[0] < 1, np.asarray(penalties)[best], np.inf)
 
 
 def _one_of_each_stretch(n: int, m: int, seed: int) -> Int[np.ndarray, " m"]:
