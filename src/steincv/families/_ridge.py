@@ -12,9 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from .._threads import blas_threads
+
 PENALTIES = np.array([1e-13, 1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0, 100.0])
 FEW_PENALTIES = PENALTIES[[0, 2, 4, 6, 8, 10]]
 GROWTHS = (1.0, 10.0, 100.0)
+# A decomposition of this size takes seconds: the middle growth then has to do for all outputs.
+LARGE = 2000
 # With this many draws a feature the penalty hardly matters, and a coarse search is enough.
 PLENTY = 40
 # Penalties are compared by their residuals at this many draws at least: the same ones for all, so that is enough.
@@ -47,12 +51,13 @@ class _Spectrum:
     @classmethod
     def of(cls, scaled: np.ndarray) -> "_Spectrum":
         n, features = scaled.shape
-        if features <= n:
-            values, right = np.linalg.eigh(scaled.T @ scaled)
-            return cls(scaled @ right, np.maximum(values, 0), scaled, right)
-        values, vectors = np.linalg.eigh(scaled @ scaled.T)
-        values = np.maximum(values, 0)
-        return cls(vectors * np.sqrt(values), values, scaled, None)
+        with blas_threads(9.0 * min(n, features) ** 3):
+            if features <= n:
+                values, right = np.linalg.eigh(scaled.T @ scaled)
+                return cls(scaled @ right, np.maximum(values, 0), scaled, right)
+            values, vectors = np.linalg.eigh(scaled @ scaled.T)
+            values = np.maximum(values, 0)
+            return cls(vectors * np.sqrt(values), values, scaled, None)
 
     def coefficients(self, shrunk: np.ndarray) -> np.ndarray:
         """From coordinates along `left` back to the scaled features."""
@@ -75,7 +80,7 @@ def ridge(
     plenty = n >= PLENTY * features.shape[1]
     if penalty == "auto":
         lambdas = FEW_PENALTIES if plenty else PENALTIES
-        growths = GROWTHS[:1] if plenty or degree.max() == 1 else GROWTHS
+        growths = GROWTHS[:1] if plenty or degree.max() == 1 else GROWTHS[1:2] if min(x.shape) > LARGE else GROWTHS
     else:
         lambdas, growths = np.array([max(float(penalty), 1e-13)]), GROWTHS[:1]
     outputs = y.shape[1]

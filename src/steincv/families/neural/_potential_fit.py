@@ -17,18 +17,34 @@ PENALTIES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 
 
 class Plan(NamedTuple):
-    """Penalties on the weights of the starts (one each), and how many of the starts are kept and refined how often."""
+    """Penalties on the weights of the starts (one each), and how many of the starts are kept and refined how often.
+
+    `hinted`: the share of each start's units that begin along `hints`.
+    """
 
     width: int
     penalties: tuple[float, ...]
+    hinted: tuple[float, ...]
     steps: int
     rate: float
     members: int
     refinements: int
 
 
-NARROW = Plan(width=20, penalties=(3e-3,) * 6 + (1e-3,) * 2, steps=1000, rate=2e-2, members=3, refinements=10)
-WIDE = Plan(width=160, penalties=(1e-5, 1e-3, 5e-3), steps=1500, rate=1e-2, members=2, refinements=0)
+NARROW = Plan(
+    width=20,
+    penalties=(3e-3,) * 6 + (1e-3,) * 2,
+    hinted=(0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0),
+    steps=1000,
+    rate=2e-2,
+    members=3,
+    refinements=10,
+)
+WIDE = Plan(
+    width=160, penalties=(1e-5, 1e-3, 5e-3), hinted=(0.25,) * 3, steps=1500, rate=1e-2, members=2, refinements=0
+)
+# At most this many hints of each kind.
+HINTS = 3
 FEW_OUTPUTS, FEWEST_UNITS = 3, 8
 # The trunk has few parameters: more draws than this make its fit slower, not better. The heads use them all.
 TRUNK_DRAWS = 4000
@@ -75,7 +91,9 @@ def fit_potentials(
         batch = int(min(128, max(16, fewest // 4)))
         penalties = jnp.asarray(plan.penalties, jnp.float32)
         left = jnp.asarray(residual, jnp.float32)
-        found, errors = warm_starts(single, left, keys, penalties, width, plan.steps, batch, plan.rate)
+        given = jnp.asarray(np.stack([p["hints"] for p in prepared]), jnp.float32)
+        hinted = jnp.asarray(np.arange(width) < width * np.array(plan.hinted)[:, None], jnp.float32)
+        found, errors = warm_starts(single, left, given, hinted, keys, penalties, width, plan.steps, batch, plan.rate)
         order = np.argsort(np.asarray(errors), axis=1)[:, : plan.members]
         best = jax.tree.map(lambda a: np.take_along_axis(np.asarray(a), _like(order, a.ndim), 1), found)
         with jax.enable_x64(True):
@@ -142,8 +160,22 @@ def _prepare(problem: Problem, degree: int) -> dict[str, Any]:
         "valid": held.astype(float),
         "ridge": penalty,
         "residual": left / np.where(spread > 1e-9, spread, np.inf),
+        "hints": _hints(z[~held], y[~held], left[~held] / np.where(spread > 1e-9, spread, np.inf)),
         "polynomial_error": plain,
     }
+
+
+def _hints(z: np.ndarray, y: np.ndarray, residual: np.ndarray) -> np.ndarray:
+    """Directions along which f is likely to vary, of length one, `(hint, dim)`.
+
+    Those along which the outputs grow, and those along which what the polynomial leaves curves most.
+    """
+    slopes = np.linalg.lstsq(z - z.mean(axis=0), y - y.mean(axis=0), rcond=None)[0].T
+    grows = np.linalg.svd(slopes, full_matrices=False)[2][:HINTS]
+    weight = residual @ np.random.default_rng(0).normal(size=residual.shape[1])  # one mixture of all outputs
+    values, vectors = np.linalg.eigh((z * weight[:, None]).T @ z / len(z))
+    curves = vectors[:, np.argsort(-np.abs(values))[:HINTS]].T
+    return np.concatenate([grows, curves])
 
 
 def _finish(
