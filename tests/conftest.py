@@ -1,5 +1,9 @@
 """Shapes and types in signatures are checked at run time in every test."""
 
+import os
+
+os.environ["STEINCV_CACHE"] = "0"  # what a test compiles must not depend on what ran before
+
 from jaxtyping import install_import_hook
 
 # the tower: an int is good where a float is asked for

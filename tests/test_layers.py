@@ -8,7 +8,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "steincv"
 LAYERS = (
     {"_status"},
-    {"_samples", "_memory", "_threads"},
+    {"_samples", "_memory", "_threads", "_compile_cache"},
     {"_arrays"},
     {"_folds", "_stein", "_error_bars"},
     {"_values", "_diagnostics"},
@@ -16,8 +16,8 @@ LAYERS = (
     {"_result"},
     {"_estimate"},
     {"_store"},
-    {"adapters"},
     {"_expressions", "_files", "report", "demo"},
+    {"adapters"},
     {"evidence", "networks"},
     {"experiments", "_bench"},
     {"cli"},

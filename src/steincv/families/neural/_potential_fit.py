@@ -40,9 +40,7 @@ NARROW = Plan(
     members=3,
     refinements=10,
 )
-WIDE = Plan(
-    width=160, penalties=(1e-5, 1e-3, 5e-3), hinted=(0.25,) * 3, steps=1500, rate=1e-2, members=2, refinements=0
-)
+WIDE = Plan(width=160, penalties=(1e-5, 2e-3), hinted=(0.25,) * 2, steps=1000, rate=1e-2, members=2, refinements=0)
 # At most this many hints of each kind.
 HINTS = 3
 FEW_OUTPUTS, FEWEST_UNITS = 3, 8

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..._compile_cache import compile_cache
 from ..._folds import whole_number
 from ..._memory import reserve
 from ..._status import InputError
@@ -98,9 +99,10 @@ class Neural(Method):
     def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
         trial = self.trial
         shallow = isinstance(trial, Potential) and trial.depth == 1 and trial.activation == "tanh"
-        if shallow and self.solver == "auto" and self.center and self.checkpoint is None:
-            return fit_potentials(problems, seed, width=trial.width, degree=trial.degree)
-        return _fit_networks(self, problems, seed)
+        with compile_cache():
+            if shallow and self.solver == "auto" and self.center and self.checkpoint is None:
+                return fit_potentials(problems, seed, width=trial.width, degree=trial.degree)
+            return _fit_networks(self, problems, seed)
 
 
 def NCV(trial: Any = None, **settings: Any) -> Neural:

@@ -1,0 +1,69 @@
+"""Compiled programs are kept between processes, and JAX's flags are left as they were."""
+
+import os
+
+import jax
+import numpy as np
+import pytest
+
+import steincv as scv
+from steincv._compile_cache import cache_folder, compile_cache
+
+FLAGS = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+
+
+def flags():
+    return [getattr(jax.config, name) for name in FLAGS]
+
+
+def fit():
+    x = np.random.default_rng(0).normal(size=(4, 50, 1))
+    return scv.Neural().fit(scv.Samples(x, -x), np.tanh(x[..., 0]))(scv.Samples(x, -x))
+
+
+def test_a_second_process_finds_the_programs_of_the_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEINCV_CACHE", str(tmp_path / "kept"))
+    before = flags()
+    jax.clear_caches()
+    first = fit()
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").glob("*-cache")}
+    assert any("warm_starts" in path.name for path in kept)
+    jax.clear_caches()  # what is compiled in memory is gone, as in a new process
+    np.testing.assert_array_equal(fit(), first)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").glob("*-cache")} == kept
+    assert flags() == before
+
+
+def test_flags_come_back_after_an_error(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEINCV_CACHE", str(tmp_path))
+    before = flags()
+    with pytest.raises(KeyError), compile_cache():
+        {}[jax.config.jax_compilation_cache_dir]
+    assert flags() == before
+
+
+def test_it_can_be_turned_off(monkeypatch):
+    monkeypatch.setenv("STEINCV_CACHE", "0")
+    assert cache_folder() is None
+    with compile_cache():
+        assert jax.config.jax_compilation_cache_dir is None
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("STEINCV_CACHE", str(tmp_path / "file" / "below"))
+    assert cache_folder() is None
+
+
+def test_the_users_own_cache_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEINCV_CACHE", str(tmp_path / "ours"))
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path / "theirs"))
+    try:
+        with compile_cache():
+            assert jax.config.jax_compilation_cache_dir == str(tmp_path / "theirs")
+    finally:
+        jax.config.update("jax_compilation_cache_dir", None)
+
+
+def test_the_tests_themselves_use_none():
+    assert os.environ["STEINCV_CACHE"] == "0"
