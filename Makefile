@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint docs bench clean
 
 help:
 	@echo "make demo    see what is gained on eight schools; writes demo.png"
 	@echo "make test    lint, types and all tests"
 	@echo "make lint    lint and types only"
+	@echo "make docs    the documentation, into build/docs"
 	@echo "make bench   how fast it is on this machine"
 	@echo "make clean   remove what these made, .venv included"
 
@@ -26,6 +27,9 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(READY)
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
 
 bench: $(READY)
 	$(BIN)/steincv bench

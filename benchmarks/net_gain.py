@@ -5,12 +5,14 @@
 With a true variance factor R (results/posteriors_PROBLEM.csv, the median and the worst functional) the plain mean needs
 R times as many draws to be as accurate. The net gain is the time for that over the time to sample once and run steincv:
 
-    warm    R t / (t + c)                  sampling alone against a compiled steincv: a sampler already adapted
-    fresh   (T + R t) / (T + t + C)        all that a user waits for in a new process, import excluded
+    (T + R t) / (T + t + C)
 
-t: sampling seconds, T: compiling, adaptation and burn-in, c and C: steincv compiled, and on its first call.
-Below 1 it would have been faster to draw more. Our densities cost microseconds, so this is the hard case: t grows with
-the model, c does not. Writes results/net_gain.csv.
+t: sampling the draws; T: everything else a sampler does in a new process (compiling, adaptation); C: the first call of
+steincv in that process. `warm` leaves T out and has steincv compiled: R t / (t + c).
+Below 1 it would have been faster to draw more. All samplers are run as their users run them, with their defaults: PyMC,
+NumPyro, and BlackJAX with vmapped chains, compiled in one program, the fastest there is on these densities, which cost
+microseconds: the hard case, since t grows with the model and C does not. t is the slope of time in the number of draws.
+Writes results/net_gain.csv.
 """
 
 import csv
@@ -24,8 +26,10 @@ import time
 
 from tables import RESULTS, keep, show
 
-CASES = {"eight_schools": 1000, "logistic60": 500, "garch": 500}
-CHAINS, REPEATS = 4, 3
+# problem: draws a chain, samplers
+CASES = {"eight_schools": (1000, ("pymc", "numpyro", "blackjax")), "logistic60": (500, ("blackjax",)),
+         "garch": (500, ("blackjax",))}  # fmt: skip
+CHAINS, REPEATS, LONGER = 4, 3, 4
 METHODS = ("Polynomial()", "Auto()")
 
 
@@ -35,24 +39,101 @@ def timed(action):
     return time.perf_counter() - begin, value
 
 
-def fresh(name, method):
-    """In a new process and with an empty cache: sample from nothing, call steincv once, then measure both warm."""
+def problem(name):
+    import problems
+
+    return {"eight_schools": problems.eight_schools, "garch": problems.garch,
+            "logistic60": lambda: problems.logistic(60)}[name]()  # fmt: skip
+
+
+# How long each sampler takes, in a process of its own ------------------------------------------------------
+
+
+def blackjax_seconds(name, draws):
+    import problems
+
+    target = problem(name)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["STEINCV_BENCH_CACHE"] = folder
+        total, _ = timed(lambda: problems.draw(target, 0, CHAINS, draws))
+    t = min(problems.nuts_seconds(target, CHAINS, draws).seconds for _ in range(REPEATS))
+    return total - t, t
+
+
+def numpyro_seconds(name, draws):
+    import jax
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+    from numpyro.infer import MCMC, NUTS
+
+    y, sigma = schools()
+    numpyro.enable_x64()
+
+    def model():
+        mu, tau = numpyro.sample("mu", dist.Normal(0, 5)), numpyro.sample("tau", dist.HalfCauchy(5))
+        with numpyro.plate("school", 8):
+            theta = numpyro.deterministic("theta", mu + tau * numpyro.sample("eta", dist.Normal(0, 1)))
+            numpyro.sample("y", dist.Normal(theta, jnp.asarray(sigma)), obs=jnp.asarray(y))
+
+    def run(count):
+        mcmc = MCMC(NUTS(model), num_warmup=1000, num_samples=count, num_chains=CHAINS, progress_bar=False)
+        return timed(lambda: jax.block_until_ready((mcmc.run(jax.random.key(0)), mcmc.get_samples())[1]))[0]
+
+    return slope(run, draws)
+
+
+def pymc_seconds(name, draws):
+    import pymc as pm
+
+    y, sigma = schools()
+    with pm.Model():
+        mu, tau, eta = pm.Normal("mu", 0, 5), pm.HalfCauchy("tau", 5), pm.Normal("eta", 0, 1, shape=8)
+        pm.Normal("y", pm.Deterministic("theta", mu + tau * eta), sigma, observed=y)
+
+        def run(count):
+            return timed(lambda: pm.sample(count, tune=1000, chains=CHAINS, progressbar=False, random_seed=0))[0]
+
+        return slope(run, draws)
+
+
+def slope(run, draws):
+    """Overhead and time of `draws` draws, from a run of as many and one of several times as many."""
+    once, more = run(draws), run(LONGER * draws)
+    t = max(more - once, 0.0) / (LONGER - 1)
+    return once - t, t
+
+
+def schools():
+    return [28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0], [15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0]
+
+
+def steincv_seconds(name, draws, method):
+    """The first call in a process, and one when everything is compiled."""
     import problems
 
     from steincv import Auto, Polynomial, Samples, estimate
 
-    problem = {"eight_schools": problems.eight_schools, "garch": problems.garch,
-               "logistic60": lambda: problems.logistic(60)}[name]()  # fmt: skip
-    draws = CASES[name]
+    target = problem(name)
+    ((x, s),) = problems.draw(target, 0, CHAINS, draws)
+    values = problems.values_at(target, x)
     chosen = {"Auto()": Auto(), "Polynomial()": Polynomial(2)}[method]
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["STEINCV_BENCH_CACHE"] = folder
-        sampled, [(x, s)] = timed(lambda: problems.draw(problem, 0, CHAINS, draws))
-    values = problems.values_at(problem, x)
     first, _ = timed(lambda: estimate(Samples(x, s), values, chosen))
-    again = [timed(lambda: estimate(Samples(x, s), values, chosen))[0] for _ in range(REPEATS)]
-    costs = [problems.nuts_seconds(problem, CHAINS, draws).seconds for _ in range(REPEATS)]
-    print(json.dumps({"sampled": sampled, "first": first, "warm": min(again), "t": min(costs)}))
+    return first, min(timed(lambda: estimate(Samples(x, s), values, chosen))[0] for _ in range(REPEATS))
+
+
+# The table -------------------------------------------------------------------------------------------------
+
+
+def fresh(*arguments):
+    """One measurement in a process of its own, with nothing compiled before."""
+    print(json.dumps(globals()[arguments[0]](arguments[1], int(arguments[2]), *arguments[3:])))
+
+
+def measure(*arguments):
+    command, nothing = [sys.executable, __file__, *map(str, arguments)], {**os.environ, "STEINCV_CACHE": "0"}
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=nothing)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def factors(name, method):
@@ -63,30 +144,22 @@ def factors(name, method):
 
 def main():
     rows = []
-    for name in CASES:
+    for name, (draws, samplers) in CASES.items():
+        if not (RESULTS / f"posteriors_{name}.csv").exists():
+            print(f"{name}: left out, its true factors have not been measured", flush=True)
+            continue
+        costs = {sampler: measure(f"{sampler}_seconds", name, draws) for sampler in samplers}
         for method in METHODS:
-            done = subprocess.run(
-                [sys.executable, __file__, name, method], check=True, stdout=subprocess.PIPE, text=True
-            )
-            cost = json.loads(done.stdout.splitlines()[-1])
-            t, overhead = cost["t"], cost["sampled"] - cost["t"]
-            gains = {}
-            for which, factor in zip(("median", "worst"), factors(name, method), strict=True):
-                gains[f"{which} factor"] = factor
-                gains[f"warm, {which}"] = factor * t / (t + cost["warm"])
-                gains[f"fresh, {which}"] = (overhead + factor * t) / (overhead + t + cost["first"])
-            rows.append(
-                {
-                    "problem": name,
-                    "method": method,
-                    "t": t,
-                    "T": overhead,
-                    "c": cost["warm"],
-                    "C": cost["first"],
-                    **gains,
-                }
-            )
-            print(rows[-1], flush=True)
+            first, warm = measure("steincv_seconds", name, draws, method)
+            for sampler, (overhead, t) in costs.items():
+                row = {"problem": name, "sampler": sampler, "method": method, "t": t, "T": overhead, "C": first,
+                       "c": warm}  # fmt: skip
+                for which, factor in zip(("median", "worst"), factors(name, method), strict=True):
+                    row[f"factor, {which}"] = factor
+                    row[f"net gain, {which}"] = (overhead + factor * t) / (overhead + t + first)
+                    row[f"warm, {which}"] = factor * t / (t + warm)
+                rows.append(row)
+                print(row, flush=True)
     show(f"net gain; below 1 more draws would have been faster ({CHAINS} chains; seconds)", rows)
     keep("net_gain", rows)
 

@@ -4,6 +4,17 @@ from ._estimate import estimate as estimate
 from ._result import Estimate as Estimate
 from ._samples import Samples as Samples
 from ._status import Code as Code, InputError as InputError, Status as Status
+from .adapters import (
+    from_arviz as from_arviz,
+    from_blackjax as from_blackjax,
+    from_cmdstan as from_cmdstan,
+    from_emcee as from_emcee,
+    from_numpyro as from_numpyro,
+    from_pymc as from_pymc,
+    from_stan as from_stan,
+)
+from .evidence.ladder import temperature_ladder as temperature_ladder
+from .evidence.thermodynamic import log_evidence as log_evidence
 from .families._method import Fitted as Fitted, Method as Method
 from .families.auto import Auto as Auto
 from .families.kernel import Kernel as Kernel
@@ -12,5 +23,11 @@ from .families.neural.neural import CNCV as CNCV, NCV as NCV, Neural as Neural
 from .families.neural.trials import Potential as Potential, ScalarField as ScalarField, VectorField as VectorField
 from .families.polynomial import Polynomial as Polynomial
 from .families.stack import Stack as Stack
+from .report.figures import (
+    plot_forest as plot_forest,
+    plot_gain as plot_gain,
+    plot_stein_check as plot_stein_check,
+    plot_trace as plot_trace,
+)
 
 __version__ = "0.1.0"

@@ -159,7 +159,7 @@ class Estimate:
         helped = np.array([m != "plain" for m in self.method])
         constant = np.array([any(s.code is Code.CONSTANT for s in found) for found in self.status])
         alarm = next((s for found in self.status for s in found if s.code is Code.STEIN_MEAN), None)
-        if alarm is not None:
+        if alarm is not None and not helped.any():
             return f"The plain means are reported: {alarm.message}"
         total = int((~constant).sum())
         if total == 0:
@@ -168,6 +168,8 @@ class Estimate:
             return f"Control variates did not help for any of {total} outputs, so the plain means are reported."
         factor = 1 / np.maximum(self.variance_ratio.reshape(-1)[~constant], 1e-12)
         middle = float(np.median(factor))
+        if total == 1:
+            return f"The same draws now give what {_times(middle)} as many would."
         return (
             f"The same draws now give what {_times(middle)} as many would (median over {total} outputs; "
             f"from {_times(float(factor.min()))} to {_times(float(factor.max()))}); "
@@ -191,6 +193,18 @@ class Estimate:
         from .report.text import html_table
 
         return html_table(self)
+
+    def report(self, path: "str | os.PathLike[str]", *, force: bool = False) -> None:
+        """Write one page that explains the result: a file that needs no network, for a browser of any size."""
+        from .report.page import write_report
+
+        write_report(self, path, force=force)
+
+    def to_arviz(self) -> Any:
+        """The controlled draws as ArviZ's data, with dims chain and draw: its tables and plots work on them."""
+        from .adapters._to_arviz import to_arviz
+
+        return to_arviz(self)
 
     def save(self, path: "str | os.PathLike[str]", *, force: bool = False) -> None:
         """Write everything to one file of arrays and JSON, whole or not at all."""

@@ -36,6 +36,7 @@ EXAMPLES = """examples:
   steincv check draws.npz
   steincv estimate draws.npz
   steincv estimate draws.npz --function 'tau = exp(log_tau)' --function 'mu > 0' --save result.npz
+  steincv estimate draws.npz --report report.html
 """
 
 
@@ -102,7 +103,8 @@ def _parser() -> argparse.ArgumentParser:
     estimate.add_argument("--folds", type=int, metavar="N", help="how many folds to cross-fit on (default: by chain)")
     estimate.add_argument("--stat", default="mean", choices=("mean", "mean,sd"), help="mean (default) or mean,sd")
     estimate.add_argument("--save", metavar="NPZ", help="write the whole result; steincv.Estimate.load reads it")
-    estimate.add_argument("--force", action="store_true", help="replace the file of --save if it exists")
+    estimate.add_argument("--report", metavar="HTML", help="write one page with charts, for any browser, offline")
+    estimate.add_argument("--force", action="store_true", help="replace the files of --save and --report if they exist")
     estimate.set_defaults(run=_estimate)
 
     for command in (demo, estimate):
@@ -115,6 +117,15 @@ def _parser() -> argparse.ArgumentParser:
 
     for command in (demo, estimate, check):
         command.add_argument("--json", action="store_true", help="print JSON and nothing else")
+
+    reproduce = commands.add_parser("reproduce", help="the paper's experiments: figures, tables, and whether it holds")
+    reproduce.add_argument("name", metavar="NAME", help="synthetic or constraints")
+    reproduce.add_argument("--quick", action="store_true", help="a smaller one, in minutes")
+    reproduce.add_argument("--out", metavar="DIR", help="folder of the results (default: reproduced/NAME)")
+    reproduce.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core)")
+    reproduce.add_argument("--dask", metavar="ADDRESS", help="use the Dask cluster of this scheduler instead")
+    reproduce.add_argument("--force", action="store_true", help="replace another run's results in that folder")
+    reproduce.set_defaults(run=_reproduce)
 
     bench = commands.add_parser("bench", help="how fast it is on this machine", add_help=False)
     bench.set_defaults(run=_bench)
@@ -163,8 +174,10 @@ def _estimate(options: argparse.Namespace) -> None:
         from ._files import read_samples
 
         samples = read_samples(options.file)
-    if options.save:
-        refuse_target(options.save, force=options.force)
+    for path in filter(None, (options.save, options.report)):
+        refuse_target(path, force=options.force)
+    if options.report and options.save and os.path.realpath(options.report) == os.path.realpath(options.save):
+        raise InputError(f"--save and --report are the same file, {options.save}. Give them two names.")
     f = _functions(options.function, samples)
     with _working("fitting control variates"):
         start = time.perf_counter()
@@ -174,6 +187,9 @@ def _estimate(options: argparse.Namespace) -> None:
         seconds = time.perf_counter() - start
     if options.save:
         result.save(options.save, force=options.force)
+    if options.report:
+        with _working("writing the report"):
+            result.report(options.report, force=options.force)
     if options.json:
         _print_json(_as_json(result, samples, seconds))
         return
@@ -181,6 +197,8 @@ def _estimate(options: argparse.Namespace) -> None:
     _show(result, seconds)
     if options.save:
         _say(f"Saved: {options.save}")
+    if options.report:
+        _say(f"Report: {options.report}")
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -225,6 +243,22 @@ def _check(options: argparse.Namespace) -> None:
     console.print(check_table(found))
     for fine, text in sentences:
         _say(text, bullet="ok" if fine else "!!", style="green" if fine else "bold red")
+
+
+def _reproduce(options: argparse.Namespace) -> None:
+    from .experiments import reproduce
+
+    run = reproduce(
+        options.name,
+        quick=options.quick,
+        out=options.out,
+        workers=options.workers,
+        dask=options.dask,
+        force=options.force,
+    )
+    for claim in run.claims:
+        _say(f"{claim.claim} [{claim.run}]", bullet=f"{claim.verdict}:", style="bold")
+    _say(f"Took {run.seconds:.0f} s. In {run.folder}: {', '.join(run.files)}")
 
 
 def _bench(options: argparse.Namespace) -> None:

@@ -1,5 +1,6 @@
 """The diagnostics of one set of draws and scores, with what each number means and what to do next."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,13 +48,12 @@ def check(samples: Samples) -> Check:
     stein = stein_check(samples)  # first: it refuses coordinates that are constant or dependent
     draws = samples.draws
     flat = draws.reshape(-1, samples.dim)
-    unit = (draws - flat.mean(axis=0)) / flat.std(axis=0)
-    scores = samples.scores * flat.std(axis=0)
+    score_z, product_z = coordinate_z(samples)
     return Check(
         names=samples.names,
         stein=stein,
-        score_z=_z(scores),
-        product_z=_z(unit * scores + 1),
+        score_z=score_z,
+        product_z=product_z,
         ess=average(draws).ess,
         rhat=split_rhat(draws),
         tail=tail_index(draws),
@@ -61,6 +61,14 @@ def check(samples: Samples) -> Check:
         mismatched=_mismatched(flat, samples.scores.reshape(-1, samples.dim)),
         size=samples.size,
     )
+
+
+def coordinate_z(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+    """z values of the means of $s_i$ and $(x_i - m_i) s_i + 1$, one a coordinate: zero for correct scores."""
+    flat = samples.draws.reshape(-1, samples.dim)
+    unit = (samples.draws - flat.mean(axis=0)) / flat.std(axis=0)
+    scores = samples.scores * flat.std(axis=0)
+    return _z(scores), _z(unit * scores + 1)
 
 
 def _z(series: np.ndarray) -> np.ndarray:
@@ -78,7 +86,14 @@ def _mismatched(draws: np.ndarray, scores: np.ndarray) -> int:
 
 def findings(found: Check) -> list[tuple[bool, str]]:
     """Every diagnostic in plain words: whether it is fine, and a sentence, with the next step if not."""
-    return [_scores(found), _pairs(found), _effective(found), _chains(found), _tails(found), _repeated(found)]
+    return [
+        _scores(found),
+        _pairs(found),
+        effective(found.names, found.ess, found.size),
+        chains(found.names, found.rhat),
+        tails(found.names, found.tail),
+        _repeated(found),
+    ]
 
 
 def _scores(found: Check) -> tuple[bool, str]:
@@ -105,38 +120,38 @@ def _pairs(found: Check) -> tuple[bool, str]:
     )
 
 
-def _effective(found: Check) -> tuple[bool, str]:
-    low = found.ess < LOW_ESS
+def effective(names: Sequence[str], ess: np.ndarray, size: int) -> tuple[bool, str]:
+    """Are there enough effective draws for the error bars?"""
+    low = ess < LOW_ESS
     if not low.any():
-        return (
-            True,
-            f"Effective draws: at least {found.ess.min():.0f} of {found.size}. Error bars can be believed.",
-        )
+        return True, f"Effective draws: at least {ess.min():.0f} of {size}. Error bars can be believed."
     return False, (
-        f"Few effective draws (under {LOW_ESS}) for {_some(found, low)}; the fewest are "
-        f"{found.ess.min():.0f}. Next: run the sampler longer, or read the intervals as a rough guide."
+        f"Few effective draws (under {LOW_ESS}) for {_some(names, low)}; the fewest are "
+        f"{ess.min():.0f}. Next: run the sampler longer, or read the intervals as a rough guide."
     )
 
 
-def _chains(found: Check) -> tuple[bool, str]:
-    apart = found.rhat > RHAT_LIMIT
+def chains(names: Sequence[str], rhat: np.ndarray) -> tuple[bool, str]:
+    """Do the chains agree?"""
+    apart = rhat > RHAT_LIMIT
     if not apart.any():
-        return True, f"Chains agree: R-hat is at most {found.rhat.max():.3f} (limit {RHAT_LIMIT:g})."
+        return True, f"Chains agree: R-hat is at most {rhat.max():.3f} (limit {RHAT_LIMIT:g})."
     return False, (
-        f"Chains disagree about {_some(found, apart)}: R-hat up to {found.rhat.max():.2f} (limit "
+        f"Chains disagree about {_some(names, apart)}: R-hat up to {rhat.max():.2f} (limit "
         f"{RHAT_LIMIT:g}). Next: run longer or reparametrise; no mean over these chains can be trusted, "
         f"controlled or not."
     )
 
 
-def _tails(found: Check) -> tuple[bool, str]:
-    heavy = found.tail > TAIL_LIMIT
+def tails(names: Sequence[str], khat: np.ndarray) -> tuple[bool, str]:
+    """Are the tails light enough for a variance to exist?"""
+    heavy = khat > TAIL_LIMIT
     if not heavy.any():
         return True, (
-            f"Tails are light enough for error bars: Pareto k is at most {found.tail.max():.2f} (limit {TAIL_LIMIT:g})."
+            f"Tails are light enough for error bars: Pareto k is at most {khat.max():z.2f} (limit {TAIL_LIMIT:g})."
         )
     return False, (
-        f"Heavy tails for {_some(found, heavy)}: Pareto k up to {found.tail.max():.2f} (limit "
+        f"Heavy tails for {_some(names, heavy)}: Pareto k up to {khat.max():.2f} (limit "
         f"{TAIL_LIMIT:g}), so the variance may be infinite. Next: estimate a bounded function "
         f"of it, or reparametrise."
     )
@@ -155,9 +170,9 @@ def _repeated(found: Check) -> tuple[bool, str]:
     )
 
 
-def _some(found: Check, which: np.ndarray) -> str:
-    names = [clean(found.names[k], 40) for k in np.flatnonzero(which)]
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+def _some(names: Sequence[str], which: np.ndarray) -> str:
+    chosen = [clean(name, 40) for name, kept in zip(names, which, strict=True) if kept]
+    return ", ".join(chosen[:5]) + (f" and {len(chosen) - 5} more" if len(chosen) > 5 else "")
 
 
 def check_table(found: Check, most: int = 30) -> "Table":

@@ -1,60 +1,77 @@
-"""Figures of a result. Each draws on `ax`, or on a figure of its own outside pyplot, and returns axes."""
+"""Figures with matplotlib. Each draws on `ax`, or on a figure of its own, and returns the axes.
+
+`var_names` picks outputs as ArviZ does: a name stands for itself and for all its entries, `theta` for `theta[0]`, ...
+"""
 
 import os
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._diagnostics import STEIN_LIMIT, stein_check
 from .._result import Estimate
+from .._samples import Samples
 from .._status import InputError
+from .check import coordinate_z
+from .running import running, window
 from .text import clean, times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Okabe and Ito (2008): told apart by readers with any colour vision, and in print.
-PLAIN, CONTROLLED, INK, GRID = "#E69F00", "#0072B2", "#333333", "#DDDDDD"
+PLAIN, CONTROLLED, ALARM, INK, GRID = "#E69F00", "#0072B2", "#D55E00", "#333333", "#DDDDDD"
 MOST_OUTPUTS = 40
 LARGEST_GAIN = 1e6
 
 
-def plot_forest(estimate: Estimate, ax: "Axes | None" = None) -> "Axes":
+def plot_forest(estimate: Estimate, ax: "Axes | None" = None, var_names: Sequence[str] | None = None) -> "Axes":
     """95 % intervals of every output, plain and controlled.
 
     Outputs differ in scale, so each is shown relative to its controlled mean, in plain standard errors: the
     plain intervals are all about 4 long, and the controlled ones show what is left of that.
+
+    **Arguments:**
+
+    - `ax`: where to draw; a new figure if not given.
+    - `var_names`: which outputs; all, up to 40, if not given.
     """
-    count, height = _size(estimate)
-    ax = _axes(ax, (6.4, height))
-    mean, unit = estimate.mean.reshape(-1)[:count], estimate.plain.standard_error.reshape(-1)[:count]
+    names, shown = _picked(estimate.labels, var_names)
+    ax = _axes(ax, (6.4, _height(len(shown))))
+    mean, unit = estimate.mean.reshape(-1)[shown], estimate.plain.standard_error.reshape(-1)[shown]
     unit = np.where(unit > 0, unit, 1.0)
-    y = np.arange(count)
+    y = np.arange(len(shown))
     ax.axvline(0, color=GRID, zorder=0)
     for average, name, colour, shift, width in (
         (estimate.plain, "plain", PLAIN, -0.17, 2.5),
         (estimate._average, "controlled", CONTROLLED, 0.17, 4.5),
     ):
         flat = average.reshape((-1,))
-        low, high = ((flat.interval(0.95)[:count] - mean[:, None]) / unit[:, None]).T
+        low, high = ((flat.interval(0.95)[shown] - mean[:, None]) / unit[:, None]).T
         ax.hlines(y + shift, low, high, color=colour, linewidth=width, label=f"{name} 95 % interval")
-        ax.plot((flat.mean[:count] - mean) / unit, y + shift, "o", color=colour, markersize=6, markeredgecolor="w")
+        ax.plot((flat.mean[shown] - mean) / unit, y + shift, "o", color=colour, markersize=6, markeredgecolor="w")
     ax.set_xlabel("distance from the controlled mean, in plain standard errors")
-    _name_outputs(ax, estimate, count)
+    _name_rows(ax, names, len(estimate.labels) if var_names is None else len(shown))
     _legend(ax, columns=2)
     return ax
 
 
-def plot_gain(estimate: Estimate, ax: "Axes | None" = None) -> "Axes":
-    """Variance reduction factors: how many times as many draws the plain mean would need."""
-    count, height = _size(estimate)
-    ax = _axes(ax, (5.2, height))
-    factor = 1 / np.maximum(estimate.variance_ratio.reshape(-1)[:count], 1 / LARGEST_GAIN)
-    helped = [method != "plain" for method in estimate.method[:count]]
-    y = np.arange(count)
+def plot_gain(estimate: Estimate, ax: "Axes | None" = None, var_names: Sequence[str] | None = None) -> "Axes":
+    """Variance reduction factors: how many times as many draws the plain mean would need.
+
+    **Arguments:** as for `plot_forest`.
+    """
+    names, shown = _picked(estimate.labels, var_names)
+    ax = _axes(ax, (5.2, _height(len(shown))))
+    factor = 1 / np.maximum(estimate.variance_ratio.reshape(-1)[shown], 1 / LARGEST_GAIN)
+    helped = [estimate.method[k] != "plain" for k in shown]
+    y = np.arange(len(shown))
     # Bars grow from 1, "as good as plain"; an output left plain has no bar and shows a tick there instead.
     ax.barh(y, factor - 1, left=1, height=0.62, color=CONTROLLED, label="controlled")
-    ax.plot(np.ones(count), y, "|", color=PLAIN, markersize=13, markeredgewidth=2.5, label="plain = 1")
-    for k in range(count):
+    ax.plot(np.ones(len(shown)), y, "|", color=PLAIN, markersize=13, markeredgewidth=2.5, label="plain = 1")
+    for k in range(len(shown)):
         ax.annotate(
             times(factor[k]) if helped[k] else "plain",
             (max(factor[k], 1.0), y[k]),
@@ -71,41 +88,94 @@ def plot_gain(estimate: Estimate, ax: "Axes | None" = None) -> "Axes":
         ax.set_xticks(ticks, [f"{t}" for t in ticks])
         ax.minorticks_off()
     ax.set_xlabel("variance reduction factor (log scale)")
-    _name_outputs(ax, estimate, count)
+    _name_rows(ax, names, len(estimate.labels) if var_names is None else len(shown))
     _legend(ax, columns=2)
     return ax
 
 
-def plot_trace(estimate: Estimate, label: str | None = None, ax: "Axes | None" = None) -> "Axes":
-    """Running means, plain and controlled, pooled over the chains, of one output (by default the first)."""
-    label = estimate.labels[0] if label is None else label
-    if label not in estimate.labels:
-        raise InputError(f"`label` = {label!r} is none of the outputs: {', '.join(estimate.labels)}.")
-    k = estimate.labels.index(label)
+def plot_trace(
+    estimate: Estimate,
+    label: str | None = None,
+    ax: "Axes | None" = None,
+    var_names: Sequence[str] | None = None,
+) -> "Axes":
+    """Running means of one output, plain and controlled, with 95 % bands: how the two settle as draws come in.
+
+    The bands come from the first draws of every chain. The control variate is the final one throughout.
+
+    **Arguments:**
+
+    - `label`: which output; the first if not given.
+    - `ax`: where to draw; a new figure if not given.
+    - `var_names`: another way to say which output; it must match exactly one.
+    """
     ax = _axes(ax, (6.4, 3.6))
-    chains, draws, _ = estimate.values.shape
-    seen = np.arange(1, draws + 1)
-    low, high = estimate.interval(0.95).reshape(-1, 2)[k]
-    ax.axhspan(low, high, color=CONTROLLED, alpha=0.15, linewidth=0, label="controlled 95 % interval")
-    for series, name, colour in (
-        (estimate.values, "plain", PLAIN),
-        (estimate.controlled, "controlled", CONTROLLED),
-    ):
-        ax.plot(
-            chains * seen,
-            series[..., k].sum(axis=0).cumsum() / (chains * seen),
-            color=colour,
-            label=f"{name} mean",
-        )
-    # The first few draws wander far; what matters is where the two settle.
-    settled = estimate.values[..., k].sum(axis=0).cumsum()[draws // 50 :] / (chains * seen[draws // 50 :])
-    margin = 0.1 * max(float(np.ptp(settled)), float(high - low), 1e-12 * abs(float(low)))
-    if margin > 0:
-        ax.set_ylim(min(settled.min(), low) - margin, max(settled.max(), high) + margin)
+    k = _one(estimate, label, var_names)
+    parts = running(estimate, k)
+    for part, name, colour, alpha in zip(parts, ("plain", "controlled"), (PLAIN, CONTROLLED), (0.2, 0.35), strict=True):
+        ax.fill_between(part.draws, part.low, part.high, color=colour, alpha=alpha, linewidth=0)
+        ax.plot(part.draws, part.mean, color=colour, label=f"{name} mean, 95 % band")
+    ax.set_ylim(*window(*parts))
+    ax.set_xlim(0, parts[0].draws[-1])
+    chains = estimate.values.shape[0]
     ax.set_xlabel(f"draws, pooled over {chains} chain{'s' if chains > 1 else ''}")
-    ax.set_ylabel(clean(label, 40), parse_math=False)
+    ax.set_ylabel(clean(estimate.labels[k], 40), parse_math=False)
     ax.spines[["top", "right"]].set_visible(False)
-    _legend(ax, columns=3)
+    _legend(ax, columns=2)
+    return ax
+
+
+def plot_stein_check(samples: Samples, ax: "Axes | None" = None, var_names: Sequence[str] | None = None) -> "Axes":
+    """z values of means that are zero if the scores are those of the draws: all should lie in the white.
+
+    Two for every coordinate, of $s_i$ and of $x_i s_i + 1$ about the mean, and a last row for the largest of
+    all in standard coordinates, which is the one that `estimate` judges by.
+
+    **Arguments:**
+
+    - `ax`: where to draw; a new figure if not given.
+    - `var_names`: which coordinates; the 40 most suspicious if not given.
+    """
+    worst = stein_check(samples)  # first: it refuses coordinates that are constant or dependent
+    score_z, product_z = coordinate_z(samples)
+    far = np.maximum(np.abs(score_z), np.abs(product_z))
+    if var_names is None and samples.dim > MOST_OUTPUTS:
+        shown = np.argsort(-far, kind="stable")[:MOST_OUTPUTS]
+        names = [samples.names[k] for k in shown]
+    else:
+        names, shown = _picked(samples.names, var_names)
+    ax = _axes(ax, (6.4, _height(len(shown) + 1)))
+    y = np.arange(len(shown))
+    reach = 2 * STEIN_LIMIT
+    for side in (-1, 1):
+        ax.axvspan(side * STEIN_LIMIT, side * 1.1 * reach, color=ALARM, alpha=0.13, linewidth=0)
+    ax.axvline(0, color=GRID, zorder=0)
+    last = worst.z[worst.worst]
+    colour = ALARM if abs(last) > STEIN_LIMIT else INK
+    for z, at, marker, style in (
+        (score_z[shown], y - 0.13, "o", (CONTROLLED, 6, "mean of the score")),
+        (product_z[shown], y + 0.13, "D", (PLAIN, 5, "mean of draw · score + 1")),
+        (np.array([last]), np.array([len(shown)]), "s", (colour, 7, None)),
+    ):
+        ax.plot(np.clip(z, -reach, reach), at, marker, color=style[0], markersize=style[1], label=style[2])
+        for value, height in zip(z, at, strict=True):
+            if abs(value) > reach:  # drawn at the edge, with its number
+                side = -1 if value > 0 else 1
+                ax.annotate(
+                    f"{value:.0f}",
+                    (np.clip(value, -reach, reach), height),
+                    xytext=(9 * side, 0),
+                    textcoords="offset points",
+                    ha="right" if value > 0 else "left",
+                    va="center",
+                    color=INK,
+                    fontsize="small",
+                )
+    ax.set_xlim(-1.1 * reach, 1.1 * reach)
+    ax.set_xticks(np.linspace(-reach, reach, 5))
+    ax.set_xlabel(f"standard errors from zero (beyond {STEIN_LIMIT:g} is not chance)")
+    _name_rows(ax, [*names, "worst standardised"], len(names) + 1 if var_names is not None else samples.dim + 1)
+    _legend(ax, columns=2)
     return ax
 
 
@@ -115,8 +185,7 @@ def demo_figure(estimate: Estimate, path: "str | os.PathLike[str]") -> None:
 
     from .._arrays import whole_file
 
-    _, height = _size(estimate)
-    figure = Figure(figsize=(11.6, height), layout="constrained")
+    figure = Figure(figsize=(11.6, _height(min(len(estimate.labels), MOST_OUTPUTS))), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
     plot_forest(estimate, left)
     plot_gain(estimate, right)
@@ -125,26 +194,72 @@ def demo_figure(estimate: Estimate, path: "str | os.PathLike[str]") -> None:
         figure.savefig(file, format="png", dpi=150)
 
 
-def _size(estimate: Estimate) -> tuple[int, float]:
-    """How many outputs are shown, and the height in inches that they need."""
-    count = min(len(estimate.labels), MOST_OUTPUTS)
-    return count, 1.5 + 0.34 * count
+# Pieces ----------------------------------------------------------------------------------------------
+
+
+def _picked(labels: Sequence[str], var_names: Sequence[str] | None) -> tuple[list[str], np.ndarray]:
+    """The labels shown and their places: those that `var_names` names, or the first of all."""
+    if var_names is None:
+        shown = np.arange(min(len(labels), MOST_OUTPUTS))
+    else:
+        wanted = [var_names] if isinstance(var_names, str) else list(var_names)
+        kept: list[int] = []
+        for name in wanted:
+            found = [k for k, label in enumerate(labels) if label == name or label.startswith(f"{name}[")]
+            if not found:
+                raise InputError(f"`var_names` holds {name!r}, which is none of: {', '.join(labels[:20])}.")
+            kept += [k for k in found if k not in kept]
+        if not kept:
+            raise InputError("`var_names` is empty: name at least one output, or leave it out for all.")
+        shown = np.array(kept)
+    return [labels[int(k)] for k in shown], shown
+
+
+def _one(estimate: Estimate, label: str | None, var_names: Sequence[str] | None) -> int:
+    """The one output to trace."""
+    if label is None and var_names is None:
+        return 0
+    if label is not None:
+        if label not in estimate.labels:
+            raise InputError(f"`label` = {label!r} is none of the outputs: {', '.join(estimate.labels[:20])}.")
+        return estimate.labels.index(label)
+    names, shown = _picked(estimate.labels, var_names)
+    if len(shown) > 1:
+        raise InputError(f"`var_names` matches {', '.join(names[:20])}; a trace shows one output. Name one of them.")
+    return int(shown[0])
+
+
+def _height(rows: int) -> float:
+    """Inches that so many rows need."""
+    return 1.5 + 0.34 * rows
 
 
 def _axes(ax: "Axes | None", size: tuple[float, float]) -> Any:
+    """`ax`, or axes of a new figure.
+
+    Where pyplot is in use, and in a notebook, the figure is pyplot's, so that it is shown there. Elsewhere it
+    belongs to nobody: no window system is touched, and it goes when the caller lets go of it.
+    """
+    if ax is not None:
+        return ax
+    if "matplotlib.pyplot" in sys.modules or "ipykernel" in sys.modules:
+        import matplotlib.pyplot
+
+        return matplotlib.pyplot.subplots(figsize=size, layout="constrained")[1]
     from matplotlib.figure import Figure
 
-    return Figure(figsize=size, layout="constrained").subplots() if ax is None else ax
+    return Figure(figsize=size, layout="constrained").subplots()
 
 
-def _name_outputs(ax: Any, estimate: Estimate, count: int) -> None:
-    """Labels as text (never as formulas), the first output at the top."""
-    ax.set_yticks(np.arange(count), [clean(label, 28) for label in estimate.labels[:count]], parse_math=False)
+def _name_rows(ax: Any, names: Sequence[str], total: int) -> None:
+    """Labels as text (never as formulas), the first at the top."""
+    count = len(names)
+    ax.set_yticks(np.arange(count), [clean(label, 28) for label in names], parse_math=False)
     ax.set_ylim(count - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
-    if count < len(estimate.labels):
-        ax.set_ylabel(f"the first {count} of {len(estimate.labels)} outputs")
+    if count < total:
+        ax.set_ylabel(f"{count} of {total}")
 
 
 def _legend(ax: Any, columns: int) -> None:

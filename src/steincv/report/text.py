@@ -63,13 +63,17 @@ def times(factor: float) -> str:
     return f"{float(f'{factor:.1e}'):g}×" if factor <= 1e5 else "> 1e5×"
 
 
-def short_method(method: str) -> str:
+def short_method(method: str, longest: int = 36) -> str:
     """The method without what was left to it: `Polynomial(degree=2)`, `plain`."""
+    if method.startswith("Stack("):  # its members would fill the line, and are listed with their weights
+        return "Stack"
     kept = re.sub(r"(, )?\b\w+=('auto'|None)(?=[,)])", "", method).replace("(, ", "(")
-    return clean(kept.removesuffix("()"), 36)
+    return clean(kept.removesuffix("()"), longest)
 
 
-def _rows(estimate: Estimate) -> Iterator[tuple[tuple[str, ...], tuple[Status, ...]]]:
+def output_rows(
+    estimate: Estimate, longest: int = LONGEST_LABEL
+) -> Iterator[tuple[tuple[str, ...], tuple[Status, ...]]]:
     """The cells of every output, then those of its standard deviations where asked for."""
     for name, part in (("{}", estimate), ("sd({})", estimate.sd)):
         if part is None:
@@ -79,7 +83,7 @@ def _rows(estimate: Estimate) -> Iterator[tuple[tuple[str, ...], tuple[Status, .
             factor = 1 / part.variance_ratio.reshape(-1)
         for k, label in enumerate(part.labels):
             cells = (
-                name.format(clean(label, LONGEST_LABEL)),
+                name.format(clean(label, longest)),
                 plus_minus(plain.mean[k], plain.standard_error[k]),
                 plus_minus(better.mean[k], better.standard_error[k]),
                 times(factor[k]),
@@ -91,7 +95,7 @@ def _rows(estimate: Estimate) -> Iterator[tuple[tuple[str, ...], tuple[Status, .
 
 def _shown(estimate: Estimate) -> tuple[list[tuple[tuple[str, ...], tuple[Status, ...]]], str]:
     """The first rows, and a line about those left out."""
-    rows = list(_rows(estimate))
+    rows = list(output_rows(estimate))
     left = len(rows) - MOST_ROWS
     return rows[:MOST_ROWS], f"... and {left} more; summary() has them all." if left > 0 else ""
 

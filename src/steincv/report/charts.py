@@ -1,0 +1,251 @@
+"""Charts of the page as rows of HTML and SVG, drawn by hand: no script, no font, no picture to load.
+
+Lengths across are percentages and type has its own size, so a chart fits a phone and a desk without scaling its text.
+Every row says in words what it shows, for screen readers and as a tooltip.
+"""
+
+import html
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from .._result import Estimate
+from .running import running, window
+from .text import clean, plus_minus, times
+
+LARGEST_GAIN = 1e6
+MOST_ROWS, EACH_END = 30, 12
+LONGEST_LABEL = 60
+LEFT, RIGHT = 2.0, 98.0  # per cent of the width that the scale spans
+FURTHEST = 5.0  # plain standard errors that a forest shows; what reaches further ends in an arrow
+
+
+def escaped(text: object, longest: int | None = None) -> str:
+    """Any text as HTML: nothing in it is markup, moves the cursor or turns the reading direction."""
+    return html.escape(clean(text, longest), quote=True)
+
+
+def label_html(label: str) -> str:
+    """A label that keeps its own reading direction to itself; in full as a tooltip where it was cut."""
+    shown = escaped(label, LONGEST_LABEL) if label.strip() else "(no name)"
+    full = f' title="{escaped(label, 500)}"' if len(clean(label)) > 16 else ""
+    return f"<bdi{full}>{shown}</bdi>"
+
+
+def chosen(estimate: Estimate) -> list[int | None]:
+    """The outputs that a chart shows: all, or those that gained least and most with `None` between them."""
+    count = len(estimate.labels)
+    if count <= MOST_ROWS:
+        return list(range(count))
+    ratio, varies = estimate.variance_ratio.reshape(-1), estimate.plain.standard_error.reshape(-1) > 0
+    order = sorted(range(count), key=lambda k: (not varies[k], -ratio[k]))[: max(int(varies.sum()), 2 * EACH_END)]
+    return [*order[:EACH_END], None, *order[-EACH_END:]]
+
+
+def gains(estimate: Estimate) -> np.ndarray:
+    """Variance reduction factors, as far as they can be shown."""
+    return 1 / np.clip(estimate.variance_ratio.reshape(-1), 1 / LARGEST_GAIN, LARGEST_GAIN)
+
+
+def forest(estimate: Estimate, rows: Sequence[int | None]) -> str:
+    """95 % intervals, plain and controlled, about the controlled mean and in plain standard errors."""
+    plain, better = estimate.plain.reshape((-1,)), estimate._average.reshape((-1,))
+    unit = np.where(plain.standard_error > 0, plain.standard_error, 1.0)
+    ends, middle = plain.interval(0.95), (plain.mean - better.mean) / unit
+    wide, narrow = ((a.interval(0.95) - better.mean[:, None]) / unit[:, None] for a in (plain, better))
+    shown = [k for k in rows if k is not None]
+    far = np.concatenate([wide[shown].ravel(), narrow[shown].ravel(), [-1.0, 1.0]])
+    scale = _Linear(max(far.min(), -FURTHEST), min(far.max(), FURTHEST))
+    lines = []
+    for k in rows:
+        if k is None:
+            lines.append(_gap(estimate))
+            continue
+        words = (
+            f"{estimate.labels[k]}: plain {plus_minus(plain.mean[k], plain.standard_error[k])}, "
+            f"95 % from {ends[k, 0]:.4g} to {ends[k, 1]:.4g}; "
+            f"controlled {plus_minus(better.mean[k], better.standard_error[k])}"
+        )
+        marks = (
+            _line(scale(0.0), "0", scale(0.0), "100%", "zero"),
+            _interval(scale, wide[k], 9, "plain"),
+            f'<circle class="plain" cx="{scale(middle[k])}" cy="9" r="4"/>' if abs(middle[k]) <= FURTHEST else "",
+            _interval(scale, narrow[k], 19, "controlled"),
+            f'<rect class="controlled" x="{scale(0.0)}" y="15" width="3" height="8" transform="translate(-1.5)"/>',
+        )
+        lines.append(_row(estimate.labels[k], _svg(28, words, marks)))
+    return _chart("forest", lines, _axis(scale, scale.ticks()))
+
+
+def gain_bars(estimate: Estimate, rows: Sequence[int | None]) -> str:
+    """Variance reduction factors as bars that grow from 1, which is the plain mean, on a log scale."""
+    factor = gains(estimate)
+    shown = [k for k in rows if k is not None]
+    scale = _Log(min(1.0, factor[shown].min()), max(3.0, factor[shown].max()))
+    lines = []
+    for k in rows:
+        if k is None:
+            lines.append(_gap(estimate))
+            continue
+        kept = estimate.method[k] == "plain"
+        words = f"{estimate.labels[k]}: " + ("plain mean reported" if kept else f"{times(factor[k])} less variance")
+        marks = (
+            _line(scale(1.0), "14", scale(factor[k]), "14", "controlled bar" if factor[k] >= 1 else "plain bar"),
+            _line(scale(1.0), "5", scale(1.0), "23", "plain"),
+        )
+        number = "plain" if kept else times(factor[k])
+        lines.append(_row(estimate.labels[k], _svg(28, words, marks), f'<span class="number">{number}</span>'))
+    return _chart("gain", lines, _axis(scale, scale.ticks()))
+
+
+def trace(estimate: Estimate, k: int) -> str:
+    """Running means of one output with their 95 % bands."""
+    parts = running(estimate, k)
+    low, high = window(*parts)
+    total = parts[0].draws[-1]
+
+    def points(x: np.ndarray, y: np.ndarray) -> str:
+        inside = np.clip((high - y) / (high - low), -1, 2)  # far outside is as good as outside
+        return " ".join(f"{1000 * a / total:.1f},{300 * b:.1f}" for a, b in zip(x, inside, strict=True))
+
+    marks = []
+    for part, name in zip(parts, ("plain", "controlled"), strict=True):
+        around = points(np.r_[part.draws, part.draws[::-1]], np.r_[part.high, part.low[::-1]])
+        marks += [f'<polygon class="{name} band" points="{around}"/>']
+    for part, name in zip(parts, ("plain", "controlled"), strict=True):
+        marks += [f'<polyline class="{name}" points="{points(part.draws, part.mean)}"/>']
+    words = (
+        f"Running means of {estimate.labels[k]}: after {total} draws the plain mean is {parts[0].mean[-1]:.5g}, "
+        f"between {parts[0].low[-1]:.5g} and {parts[0].high[-1]:.5g}, and the controlled mean is "
+        f"{parts[1].mean[-1]:.5g}, between {parts[1].low[-1]:.5g} and {parts[1].high[-1]:.5g}"
+    )
+    scale = _Linear(low, high, 100.0, 0.0)
+    side = "".join(
+        f'<text x="100%" y="{scale(t)}" dx="-6" dy="4" text-anchor="end">{_number(t)}</text>'
+        for t in scale.ticks()
+        if 3 < scale.percent(t) < 97
+    )
+    drawn = (
+        f'<svg class="plot" viewBox="0 0 1000 300" preserveAspectRatio="none" role="img"><title>{escaped(words)}'
+        f"</title>{''.join(marks)}</svg>"
+    )
+    counts = _Linear(0.0, float(total), 0.0, 100.0)
+    below = _axis(counts, [t for t in counts.ticks() if t > 0])
+    return (
+        f'<div class="trace"><svg class="side" aria-hidden="true">{side}</svg>{drawn}<span></span>{below}</div>'
+        f'<p class="axis-name">draws, over all chains</p>'
+    )
+
+
+def weight_bar(share: float) -> str:
+    """A share between 0 and 1 as a bar."""
+    end = f"{100 * min(max(share, 0.0), 1.0):.1f}%"
+    marks = (_line("0", "50%", "100%", "50%", "track"), _line("0", "50%", end, "50%", "controlled bar"))
+    return f'<svg class="share" aria-hidden="true">{"".join(marks)}</svg>'
+
+
+def legend(*entries: tuple[str, str]) -> str:
+    """What the colours mean: pairs of a class and its words."""
+    keys = ((_line("0", "50%", "100%", "50%", name), escaped(text)) for name, text in entries)
+    items = "".join(f'<span><svg class="key" aria-hidden="true">{mark}</svg>{text}</span>' for mark, text in keys)
+    return f'<p class="legend">{items}</p>'
+
+
+# Pieces ----------------------------------------------------------------------------------------------
+
+
+def _chart(name: str, lines: Iterable[str], axis: str) -> str:
+    end = "<span></span>" if name == "gain" else ""
+    return f'<div class="chart {name}" role="list">{"".join(lines)}<span></span>{axis}{end}</div>'
+
+
+def _row(label: str, svg: str, after: str = "") -> str:
+    return f'<div class="row" role="listitem"><span class="label">{label_html(label)}</span>{svg}{after}</div>'
+
+
+def _gap(estimate: Estimate) -> str:
+    left = len(estimate.labels) - 2 * EACH_END
+    return f'<p class="gap" role="listitem">… {left} more between these, all in the table …</p>'
+
+
+def _svg(height: int, words: str, marks: Iterable[str]) -> str:
+    return f'<svg height="{height}" role="img"><title>{escaped(words)}</title>{"".join(marks)}</svg>'
+
+
+def _line(x1: str, y1: str, x2: str, y2: str, name: str) -> str:
+    return f'<line class="{name}" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>'
+
+
+def _interval(scale: "_Linear", ends: np.ndarray, y: int, name: str) -> str:
+    """A line between the ends, with an arrow where it goes on beyond the scale."""
+    left, right = np.clip(ends, scale.low, scale.high)
+    heads = "".join(
+        f'<svg class="head" x="{scale(at)}" y="{y}"><path class="{name}" d="M0 -5L{tip} 0L0 5z"/></svg>'
+        for at, tip, beyond in ((left, -6, ends[0] < scale.low), (right, 6, ends[1] > scale.high))
+        if beyond
+    )
+    return _line(scale(left), f"{y}", scale(right), f"{y}", name) + heads
+
+
+def _axis(scale: "_Linear | _Log", ticks: Sequence[float]) -> str:
+    marks = "".join(
+        _line(scale(t), "0", scale(t), "5", "tick")
+        + f'<text x="{scale(t)}" y="19" text-anchor="{_anchor(scale.percent(t))}">{_number(t)}</text>'
+        for t in ticks
+    )
+    return f'<svg class="axis" height="24" aria-hidden="true">{marks}</svg>'
+
+
+def _anchor(percent: float) -> str:
+    """Numbers at the edges stay inside."""
+    return "start" if percent < 4 else "end" if percent > 96 else "middle"
+
+
+def _number(t: float) -> str:
+    """A round number, in as few characters as it needs."""
+    digits, _, power = f"{t:.6g}".partition("e")
+    if abs(t) >= 1e4 and abs(t) == 10.0 ** round(math.log10(abs(t))):
+        digits, power = "1" if t > 0 else "-1", f"{round(math.log10(abs(t)))}"
+    raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")) if power else ""
+    scaled = f"{'' if digits == '1' else digits + '·'}10{raised}" if power else digits
+    return scaled.replace("-", "−")
+
+
+class _Linear:
+    """From values to per cent of the width."""
+
+    def __init__(self, low: float, high: float, left: float = LEFT, right: float = RIGHT):
+        self.low, self.high, self.left, self.right = low, high, left, right
+
+    def percent(self, x: float) -> float:
+        return self.left + (self.right - self.left) * (x - self.low) / (self.high - self.low)
+
+    def __call__(self, x: float) -> str:
+        return f"{self.percent(x):.2f}%"
+
+    def ticks(self) -> list[float]:
+        """Five or so round numbers."""
+        rough = (self.high - self.low) / 5
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = min((m * power for m in (1, 2, 5, 10) if m * power >= rough), default=10 * power)
+        return [step * i for i in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
+
+
+class _Log(_Linear):
+    """The same for factors."""
+
+    def __init__(self, low: float, high: float):
+        super().__init__(math.log10(low), math.log10(high))
+
+    def percent(self, x: float) -> float:
+        return super().percent(math.log10(x))
+
+    def ticks(self) -> list[float]:
+        """Powers of ten; for a short scale 2 and 5 times them too, for a long one fewer."""
+        decades = self.high - self.low
+        steps = (1, 2, 5) if decades < 2 else (1,)
+        every = 1 if decades < 5 else 2
+        powers = range(math.floor(self.low), math.ceil(self.high) + 1, every)
+        found = [m * 10.0**p for p in powers for m in steps]
+        return [t for t in found if self.low - 1e-9 <= math.log10(t) <= self.high + 1e-9]

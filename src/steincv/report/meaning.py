@@ -1,0 +1,64 @@
+"""What every status means, in plain words, and what to do next. The page and the documentation say the same."""
+
+from typing import NamedTuple
+
+from .._status import Code
+
+
+class Meaning(NamedTuple):
+    title: str
+    meaning: str
+    next_step: str
+
+
+MEANINGS = {
+    Code.STEIN_MEAN: Meaning(
+        "The scores do not fit the draws",
+        "Some averages of draws and scores are zero whenever the scores are the gradient of the log density that the "
+        "draws come from. One of them is too far from zero to be chance. A control variate built on these scores would "
+        "shift the mean.",
+        "At one draw, compare the score with finite differences of the log density. In unconstrained coordinates the "
+        "log Jacobian belongs to that density. Then look at whether the chains have mixed.",
+    ),
+    Code.CHAINS_DISAGREE: Meaning(
+        "The chains disagree",
+        "The chains do not explore the same values, so they have not mixed. No mean over them can be trusted, with or "
+        "without control variates.",
+        "Run the chains longer, start them elsewhere, or reparametrise the model. Come back when R-hat is near 1.",
+    ),
+    Code.HEAVY_TAIL: Meaning(
+        "A heavy tail",
+        "A few draws far out dominate the mean. Its variance may be infinite, and then every error bar is too short.",
+        "Estimate a bounded function instead, such as a probability, or its logarithm. Or reparametrise the model.",
+    ),
+    Code.LOW_ESS: Meaning(
+        "Few effective draws",
+        "Neighbouring draws resemble each other, so they count for fewer independent ones. The mean is fine. Its error "
+        "bar is itself a rough estimate.",
+        "Run the sampler longer, or read the interval as a rough guide.",
+    ),
+    Code.TOO_MANY_FEATURES: Meaning(
+        "More features than draws",
+        "The control variate has more coefficients than draws to fit them on. It leans on its penalty. The error bar "
+        "is still honest, because it comes from draws that the fit has not seen.",
+        "Use a lower degree, or more draws.",
+    ),
+    Code.NO_GAIN: Meaning(
+        "No gain",
+        "No control variate took out more noise than chance would. The plain mean is reported, so nothing was lost.",
+        "Nothing needs doing. More draws may let a richer method help; where f is a coin flip in the "
+        "parameters, nothing will.",
+    ),
+    Code.EXACT: Meaning(
+        "Exact",
+        "Draw by draw, f plus its control variate is the same number up to round-off. That number is the mean: there "
+        "is no sampling error left.",
+        "Nothing needs doing. This happens, for example, for polynomials of a Gaussian.",
+    ),
+    Code.CONSTANT: Meaning(
+        "Constant",
+        "f has the same value at every draw, so its mean is known.",
+        "Nothing needs doing, unless you expected it to vary.",
+    ),
+}
+"""The most serious first: the order in which they are shown."""

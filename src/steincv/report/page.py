@@ -1,0 +1,420 @@
+"""A result as one self-contained page: no script, and nothing is loaded from anywhere.
+
+Its content security policy allows one style, named by its hash, and the icon inside the page. Whatever comes from data,
+labels and messages above all, passes through `escaped`.
+"""
+
+import base64
+import hashlib
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from .._diagnostics import STEIN_LIMIT
+from .._error_bars import split_rhat, tail_index
+from .._result import Estimate
+from .._status import ALARMS, Code, Status
+from . import charts
+from .charts import escaped, label_html
+from .check import chains, effective, tails
+from .cite import bibtex
+from .meaning import MEANINGS
+from .running import typical
+from .text import CALM, HEADER, output_rows, short_method, times
+
+MOST_TABLE_ROWS = 2000
+MOST_NAMED = 8
+ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
+    "%3Cpath d='M1 5h14' stroke='%23e69f00' stroke-width='2'/%3E"
+    "%3Cpath d='M6 11h4' stroke='%230072b2' stroke-width='4'/%3E%3C/svg%3E"
+)
+
+
+def write_report(estimate: Estimate, path: "str | os.PathLike[str]", *, force: bool = False) -> None:
+    """Write the page to `path`, whole or not at all."""
+    from .._arrays import refuse_target, whole_file
+
+    refuse_target(path, force=force)
+    text = page(estimate).encode()
+    with whole_file(path, force=force) as file:
+        file.write(text)
+
+
+def page(estimate: Estimate) -> str:
+    """The page as text."""
+    style = (files(__package__) / "page.css").read_text("utf-8")
+    sections = [
+        _picture(estimate),
+        _settling(estimate),
+        _table(estimate),
+        _methods(estimate),
+        _diagnostics(estimate),
+        _citation(estimate),
+    ]
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy(style)}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<link rel="icon" href="{ICON}">
+<title>steincv report</title>
+<style>{style}</style>
+</head>
+<body>
+{_head(estimate)}
+<main>
+{"".join(sections)}</main>
+{_foot()}
+</body>
+</html>
+"""
+
+
+def policy(style: str) -> str:
+    """Nothing but this one style and pictures inside the page."""
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+# Sections --------------------------------------------------------------------------------------------
+
+
+def _head(estimate: Estimate) -> str:
+    chain_count, draws, _ = estimate.values.shape
+    factor = charts.gains(estimate)[_varying(estimate)]
+    helped = sum(method != "plain" for method in estimate.method)
+    facts = [
+        ("improved", f"{helped} of {len(factor)}"),
+        ("draws", f"{chain_count} × {draws:,}"),
+        ("fit", _seconds(estimate.info)),
+    ]
+    if helped:
+        facts.insert(0, ("gain, median", times(float(np.median(factor)))))
+    if helped and len(factor) > 1:
+        facts.insert(1, ("least and most", f"{times(factor.min())} to {times(factor.max())}"))
+    shown = "".join(f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>" for name, value in facts)
+    alarms = {s.code for found in _statuses(estimate) for s in found if s.code in ALARMS}
+    banner = "".join(
+        f'<div class="alarm" role="alert"><p><b>{escaped(MEANINGS[code].title)}.</b> '
+        f"{escaped(MEANINGS[code].next_step)}</p></div>"
+        for code in MEANINGS
+        if code in alarms
+    )
+    return f"""<header>
+<p class="kicker"><b>steincv</b> · expectations with control variates · {escaped(_names(estimate))}</p>
+<h1>{escaped(_headline(estimate))}</h1>
+{banner}
+<dl class="facts">{shown}</dl>
+</header>"""
+
+
+def _headline(estimate: Estimate) -> str:
+    """What was gained in one sentence, or why nothing is to be believed."""
+    if all(s.code is not Code.STEIN_MEAN for found in estimate.status for s in found):
+        if estimate.values.shape[-1] == 1 and estimate.method[0] != "plain":
+            return f"The same draws now give what {times(charts.gains(estimate)[0])} as many would."
+        return estimate.gained()
+    if all(method == "plain" for method in estimate.method):
+        return "The plain means are reported, because the scores do not fit the draws."
+    return "These means are not to be trusted: the scores do not fit the draws."
+
+
+def _picture(estimate: Estimate) -> str:
+    rows = charts.chosen(estimate)
+    spread = ""
+    if None in rows:
+        tenth, half, most = np.quantile(charts.gains(estimate)[_varying(estimate)], (0.1, 0.5, 0.9))
+        spread = (
+            f'<p class="note">Of {len(estimate.labels)} outputs, shown are the {charts.EACH_END} that gained least and '
+            f"the {charts.EACH_END} that gained most. One in ten gains less than {times(tenth)}, half gain more than "
+            f"{times(half)}, one in ten gains more than {times(most).removeprefix('> ')}.</p>"
+        )
+    key = charts.legend(("plain", "plain 95 % interval"), ("controlled", "controlled 95 % interval"))
+    bars = charts.legend(("plain", "plain = 1"), ("controlled", "controlled"))
+    return f"""<section aria-labelledby="gained">
+<h2 id="gained">What was gained</h2>{spread}
+<div class="charts">
+<figure>{key}{charts.forest(estimate, rows)}
+<figcaption>Intervals for each mean, about the controlled mean, in plain standard errors. A shorter bar is a more
+accurate mean.</figcaption></figure>
+<figure>{bars}{charts.gain_bars(estimate, rows)}
+<figcaption>Variance reduction, on a log scale: 10× is as good as ten times as many draws.</figcaption></figure>
+</div>
+</section>
+"""
+
+
+def _settling(estimate: Estimate) -> str:
+    if all(method == "plain" for method in estimate.method):
+        return ""
+    k = typical(estimate)
+    which = "This is the output whose gain is the median one. " if len(estimate.labels) > 1 else ""
+    key = charts.legend(("plain", "plain mean, 95 % band"), ("controlled", "controlled mean, 95 % band"))
+    return f"""<section aria-labelledby="settling">
+<h2 id="settling">How the mean settles: {label_html(estimate.labels[k])}</h2>
+<figure>{key}{charts.trace(estimate, k)}
+<figcaption>The mean of the first draws, as they come in. {which}The control variate is the final one
+throughout.</figcaption></figure>
+</section>
+"""
+
+
+def _table(estimate: Estimate) -> str:
+    rows = []
+    with_status = any(_statuses(estimate))  # no empty column
+    for cells, found in output_rows(estimate, charts.LONGEST_LABEL):
+        label, plain, better, gain, method, _ = cells
+        helped = method != "plain"
+        quiet = "" if helped else " none"
+        rows.append(
+            f'<tr><th scope="row"><bdi>{escaped(label)}</bdi></th><td class="right">{escaped(plain)}</td>'
+            f'<td class="right{" best" if helped else ""}">{escaped(better)}</td>'
+            f'<td class="right{quiet}">{escaped(gain)}</td>'
+            f'<td class="{quiet}">{escaped(method)}</td>'
+            + (f"<td>{_status_words(found)}</td></tr>" if with_status else "</tr>")
+        )
+    left = len(rows) - MOST_TABLE_ROWS
+    more = f'<p class="note">… and {left} more; <code>result.summary()</code> has them all.</p>' if left > 0 else ""
+    numbers = {1, 2, 3}
+    head = "".join(
+        f'<th scope="col"{" class=right" if i in numbers else ""}>{escaped(name or "output")}</th>'
+        for i, name in enumerate(HEADER if with_status else HEADER[:-1])
+    )
+    return f"""<section aria-labelledby="table">
+<h2 id="table">Every mean</h2>
+<p class="note">Each number is rounded by its own Monte Carlo standard error (mcse). Gain is how many times as many
+draws the plain mean would need.</p>
+{_scroll("Every mean", f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows[:MOST_TABLE_ROWS])}</tbody>")}
+{more}
+</section>
+"""
+
+
+def _methods(estimate: Estimate) -> str:
+    members = _members(estimate.info)
+    body = _stacked(estimate, members) if members else _single(estimate)
+    return f"""<section aria-labelledby="methods">
+<h2 id="methods">How it was done</h2>
+{body}
+</section>
+"""
+
+
+def _single(estimate: Estimate) -> str:
+    if all(method == "plain" for method in estimate.method):
+        took = escaped(_seconds(estimate.info))
+        return f"<p>No control variate was used: the plain means are reported. Finding out took {took}.</p>"
+    folds = estimate.info.get("folds", ())
+    count = len(folds) if isinstance(folds, Sequence) else 0
+    fitted = f"fitted {count} times, each time on other draws than it was used on" if count > 1 else "fitted once"
+    return f"<p><b>{escaped(_names(estimate))}</b>, {fitted}, in {escaped(_seconds(estimate.info))}.</p>"
+
+
+def _stacked(estimate: Estimate, members: list["_Member"]) -> str:
+    rows = [
+        f'<tr><th scope="row" class="whole">{escaped(m.name)}</th><td class="right">{m.share:.0%}</td>'
+        f'<td class="bar">{charts.weight_bar(m.share)}</td>'
+        f'<td class="right">{_left(m.ratio)}</td><td class="right">{escaped(_duration(m.seconds))}</td></tr>'
+        for m in members
+    ]
+    rest = max(0.0, 1 - sum(m.share for m in members))
+    rows.append(
+        f'<tr><th scope="row">plain mean</th><td class="right">{rest:.0%}</td>'
+        f'<td class="bar">{charts.weight_bar(rest)}</td><td class="right">100 %</td><td></td></tr>'
+    )
+    head = (
+        '<tr><th scope="col">method</th><th scope="col" class="right">weight</th><th scope="col" class="bar"></th>'
+        '<th scope="col" class="right">variance left</th><th scope="col" class="right">seconds</th></tr>'
+    )
+    return f"""<p>Several methods were fitted and combined. Each output has its own weights, at least 0 and at most 1 in
+all, chosen at draws that the methods were not fitted on. Here are the averages over the outputs, and how much of the
+variance each method alone would leave (median).</p>
+{_scroll("Methods", f"<thead>{head}</thead><tbody>{''.join(rows)}</tbody>")}
+<p class="note">Altogether {escaped(_seconds(estimate.info))}.</p>
+{_weights(estimate, members)}"""
+
+
+def _weights(estimate: Estimate, members: list["_Member"]) -> str:
+    """One line an output, where the weights are those of these outputs: parts of a result do not know theirs."""
+    outputs = len(estimate.labels)
+    if any(len(m.weights) != outputs * (1 if estimate.sd is None else 2) for m in members) or outputs < 2:
+        return ""
+    head = "".join(f'<th scope="col" class="right">{escaped(m.name, 40)}</th>' for m in members)
+    rows = "".join(
+        f'<tr><th scope="row">{label_html(label)}</th>'
+        + "".join(
+            f'<td class="right{" none" if m.weights[k] < 0.005 else ""}">{m.weights[k]:.2f}</td>' for m in members
+        )
+        + "</tr>"
+        for k, label in enumerate(estimate.labels[:MOST_TABLE_ROWS])
+    )
+    box = _scroll(
+        "Weights of every output",
+        f'<thead><tr><th scope="col">output</th>{head}</tr></thead><tbody>{rows}</tbody>',
+    )
+    return f"<details><summary>Weights of every output</summary>{box}</details>"
+
+
+def _diagnostics(estimate: Estimate) -> str:
+    about: dict[Code, list[tuple[str, Status]]] = {}
+    for name, part in (("{}", estimate), ("sd({})", estimate.sd)):
+        for label, found in zip(part.labels, part.status, strict=True) if part is not None else ():
+            for status in found:
+                about.setdefault(status.code, []).append((name.format(label), status))
+    notes = "".join(_found(code, about[code]) for code in MEANINGS if code in about)
+    lines = "".join(
+        f'<li><span class="mark {"good" if fine else "bad"}">{"ok" if fine else "look"}</span>'
+        f"<span>{escaped(text)}</span></li>"
+        for fine, text in _checks(estimate, set(about))
+    )
+    return f"""<section aria-labelledby="diagnostics">
+<h2 id="diagnostics">Can it be believed?</h2>
+<ul class="checks">{lines}</ul>
+{notes}
+</section>
+"""
+
+
+def _checks(estimate: Estimate, codes: set[Code]) -> list[tuple[bool, str]]:
+    checks = []
+    if Code.STEIN_MEAN in codes:
+        checks.append((False, "Scores do not fit the draws: see below."))
+    elif any(Code.CONSTANT not in {s.code for s in found} for found in estimate.status):
+        checks.append(
+            (
+                True,
+                f"Scores fit the draws: no Stein mean is more than {STEIN_LIMIT:g} standard errors from zero, the "
+                f"value they all have for correct scores.",
+            )
+        )
+    varies = _varying(estimate)
+    if varies.any():
+        names = [label for label, kept in zip(estimate.labels, varies, strict=True) if kept]
+        values, size = estimate.values[..., varies], estimate.values.shape[0] * estimate.values.shape[1]
+        fewest = np.minimum(estimate.plain.ess, estimate.ess).reshape(-1)[varies]
+        checks += [
+            chains(names, split_rhat(values)),
+            effective(names, fewest, size),
+            tails(names, tail_index(values)),
+        ]
+    return checks
+
+
+def _found(code: Code, about: Sequence[tuple[str, Status]]) -> str:
+    title, meaning, next_step = MEANINGS[code]
+    labels = ", ".join(label_html(label) for label, _ in about[:MOST_NAMED])
+    more = f" and {len(about) - MOST_NAMED} more" if len(about) > MOST_NAMED else ""
+    messages: dict[str, None] = dict.fromkeys(status.message for _, status in about)
+    words = "".join(f"<li>{escaped(message, 600)}</li>" for message in list(messages)[:20])
+    serious = " serious-found" if code in ALARMS else ""
+    return f"""<div class="found{serious}">
+<h3>{escaped(title)}</h3>
+<p class="note">{labels}{more}</p>
+<p>{escaped(meaning)}</p>
+<p><b>Next.</b> {escaped(next_step)}</p>
+<details><summary>The message, with its numbers</summary><ul>{words}</ul></details>
+</div>
+"""
+
+
+def _citation(estimate: Estimate) -> str:
+    used = [m.name for m in _members(estimate.info) if m.share > 0.005] or list(estimate.method)
+    return f"""<section aria-labelledby="cite">
+<h2 id="cite">How to cite</h2>
+<p>Please cite the software and the papers of the methods that did the work.</p>
+<pre tabindex="0">{escaped_lines(bibtex(used))}</pre>
+</section>
+"""
+
+
+def escaped_lines(text: str) -> str:
+    return "\n".join(escaped(line) for line in text.split("\n"))
+
+
+def _foot() -> str:
+    from .. import __version__
+
+    return (
+        f"<footer>Made by steincv {escaped(__version__)}. This page holds everything it shows and loads nothing. It "
+        f"holds no draws: <code>result.save()</code> keeps those.</footer>"
+    )
+
+
+# Pieces ----------------------------------------------------------------------------------------------
+
+
+def _scroll(name: str, table: str) -> str:
+    """A table that scrolls inside its box, by keyboard too."""
+    return f'<div class="scroll" role="region" aria-label="{escaped(name)}" tabindex="0"><table>{table}</table></div>'
+
+
+def _status_words(found: Iterable[Status]) -> str:
+    return ", ".join(
+        f'<span class="serious">{escaped(s.name)}</span>' if s.code in ALARMS or s.code not in CALM else escaped(s.name)
+        for s in found
+    )
+
+
+def _statuses(estimate: Estimate) -> Iterable[tuple[Status, ...]]:
+    return (*estimate.status, *(estimate.sd.status if estimate.sd is not None else ()))
+
+
+def _varying(estimate: Estimate) -> np.ndarray:
+    """Which outputs are not constant."""
+    return np.array([all(s.code is not Code.CONSTANT for s in found) for found in estimate.status], dtype=bool)
+
+
+def _names(estimate: Estimate) -> str:
+    """The methods that were used, as text."""
+    names = dict.fromkeys(short_method(m) for m in estimate.method if m != "plain") or ["plain mean"]
+    return ", ".join(names)
+
+
+class _Member:
+    """One member of a stack, as far as `info` says so: a result from a file may hold anything there."""
+
+    def __init__(self, entry: Mapping[str, Any]):
+        self.name = short_method(str(entry.get("method", "?")), 80)
+        self.weights = [min(max(w, 0.0), 1.0) for w in _floats(entry.get("weight"))]
+        self.share = float(np.mean(self.weights)) if self.weights else 0.0
+        ratio = _floats(entry.get("variance_ratio"))
+        self.ratio = float(np.median(ratio)) if ratio else math.nan
+        self.seconds = next(iter(_floats([entry.get("seconds")])), math.nan)
+
+
+def _members(info: Mapping[str, Any]) -> list[_Member]:
+    entries = info.get("members", ())
+    if not isinstance(entries, list | tuple):
+        return []
+    return [_Member(entry) for entry in entries if isinstance(entry, Mapping) and "weight" in entry]
+
+
+def _floats(values: Any) -> list[float]:
+    """The numbers of a list of numbers, or nothing."""
+    if not isinstance(values, list | tuple | np.ndarray):
+        return []
+    kept = [float(v) for v in values if isinstance(v, int | float) and math.isfinite(v)]
+    return kept if len(kept) == len(values) else []
+
+
+def _seconds(info: Mapping[str, Any]) -> str:
+    return _duration(next(iter(_floats([info.get("seconds")])), math.nan))
+
+
+def _duration(seconds: float) -> str:
+    if not math.isfinite(seconds):
+        return "–"
+    if seconds < 0.1:
+        return f"{1000 * seconds:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+
+
+def _left(ratio: float) -> str:
+    return "–" if not math.isfinite(ratio) else f"{100 * ratio:.3g} %"

@@ -1,0 +1,55 @@
+"""Means over the first draws of every chain, with intervals: how an estimate settles."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .._error_bars import average
+from .._result import Estimate
+
+FEWEST = 10  # draws a chain before an interval means anything
+POINTS = 80
+
+
+class Running(NamedTuple):
+    """`mean`, `low` and `high` after `draws` draws, counted over all chains."""
+
+    draws: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def running(estimate: Estimate, k: int) -> tuple[Running, Running]:
+    """The plain and the controlled running mean of output k with 95 % intervals.
+
+    The control variate is the final one throughout: fitted on all draws of the other folds.
+    """
+    return _running(estimate.values[..., k]), _running(estimate.controlled[..., k])
+
+
+def _running(series: np.ndarray) -> Running:
+    chains, length = series.shape
+    ends = np.unique(np.linspace(min(FEWEST, length), length, POINTS).astype(int))
+    averages = [average(series[:, :end, None]) for end in ends]
+    low, high = np.array([a.interval(0.95)[0] for a in averages]).T
+    return Running(chains * ends, np.array([a.mean[0] for a in averages]), low, high)
+
+
+def window(plain: Running, controlled: Running) -> tuple[float, float]:
+    """The values to show: where the means go, and the plain interval from a tenth of the draws on."""
+    late = slice(len(plain.draws) // 10, None)
+    low = min(plain.mean.min(), plain.low[late].min(), controlled.mean.min())
+    high = max(plain.mean.max(), plain.high[late].max(), controlled.mean.max())
+    margin = 0.05 * (high - low) or max(1e-12, 1e-6 * abs(high))
+    return float(low - margin), float(high + margin)
+
+
+def typical(estimate: Estimate) -> int:
+    """The output whose gain is the median one: neither the best nor the worst to show."""
+    ratio = estimate.variance_ratio.reshape(-1)
+    varies = np.flatnonzero(estimate.plain.standard_error.reshape(-1) > 0)
+    if not len(varies):
+        return 0
+    order = varies[np.argsort(ratio[varies], kind="stable")]
+    return int(order[len(order) // 2])
