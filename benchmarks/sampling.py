@@ -200,20 +200,40 @@ def draw(
 
 def long_run(problem: Problem) -> dict[str, tuple[float, float]]:
     """Each functional's mean over a long NUTS run of `problem.long_run` (chains, draws), and its standard
-    error from the spread of the chains' means. Made on first use, then cached."""
+    error from the spread of the chains' means. Made on first use, then cached.
+
+    A linear control variate, whose `dim` coefficients are fitted on all those draws, makes the means some ten times
+    more precise; the plain ones are kept beside them, and the two must agree."""
     chains, draws = problem.long_run
-    path = _folder() / f"{problem.name}-truth-{chains}x{draws}.npz"
+    path = _folder() / f"{problem.name}-truth-linear-{chains}x{draws}.npz"
     arrays = _load(path, problem)
     if arrays is None:
         with jax.enable_x64(True):
             keys = jax.random.split(jax.random.key(LONG_RUN_SEED), chains)
-            last, values = _run_nuts(problem, keys, draws, lambda state: _values(problem, state.position))
-            means = {f"mean:{name}": np.asarray(value).mean(axis=1) for name, value in values.items()}
+            last, (values, scores) = _run_nuts(
+                problem, keys, draws, lambda state: (_values(problem, state.position), state.logdensity_grad)
+            )
+            s = np.asarray(scores).reshape(-1, problem.dim)
+            means = {}
+            for name, value in values.items():
+                f = np.asarray(value, dtype=float)
+                slope = np.linalg.solve(s.T @ s, s.T @ (f - f.mean()).reshape(-1))
+                means[f"mean:{name}"] = (f - (s @ slope).reshape(f.shape)).mean(axis=1)
+                means[f"plain:{name}"] = f.mean(axis=1)
             # One draw a chain, with its score, lets `_load` see that the model has not changed.
             arrays = {"draws": last.position[:, None], "scores": last.logdensity_grad[:, None], **means}
         _save(path, **arrays)
-    by_chain = {name: arrays[f"mean:{name}"] for name in problem.functionals}
-    return {name: (float(m.mean()), float(m.std(ddof=1) / chains**0.5)) for name, m in by_chain.items()}
+    known = {}
+    for name in problem.functionals:
+        better, plain = (
+            (m.mean(), m.std(ddof=1) / chains**0.5) for m in (arrays[f"mean:{name}"], arrays[f"plain:{name}"])
+        )
+        if abs(better[0] - plain[0]) > 5 * plain[1]:
+            raise RuntimeError(
+                f"{problem.name}, {name}: the controlled reference {better} is not the plain one {plain}"
+            )
+        known[name] = (float(better[0]), float(better[1]))
+    return known
 
 
 def truth(problem: Problem) -> dict[str, tuple[float, float]]:

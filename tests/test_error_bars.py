@@ -45,8 +45,70 @@ def test_average_of_independent_draws_by_hand():
     np.testing.assert_allclose(mean.mean, x.mean(), rtol=1e-14)
     np.testing.assert_allclose(mean.standard_error, x.std(ddof=1) / np.sqrt(mean.ess), rtol=1e-12)
     low, high = mean.interval(0.9)[0]
-    t = scipy.stats.t(mean.ess[0] / 5 - 1).ppf(0.95)
+    z = (x - x.mean()) / x.std(ddof=1)
+    squares = 2 * min(effective_draws(z**2)[0], 2000) / (max((z**4).mean(), 3) - 1)
+    t = scipy.stats.t(min(mean.ess[0] / 5 - 1, squares / 5)).ppf(0.95)
     np.testing.assert_allclose([low, high], mean.mean[0] + np.array([-1, 1]) * t * mean.standard_error[0], rtol=1e-12)
+
+
+# --- few draws that carry the error ------------------------------------------------------------------
+
+
+def test_draws_that_know_the_error():
+    """2 n / (kurtosis - 1): n for Gaussian draws and shorter tails, n/4 for exponential ones, 2 for a single draw.
+
+    Over 50 outputs of 4000 draws the mean of the first has noise 0.5 %, of the second 3 %.
+    """
+    rng = np.random.default_rng(9)
+    gauss, short, long = (
+        rng.normal(size=(4, 1000, 50)),
+        rng.uniform(size=(4, 1000, 50)),
+        rng.exponential(size=(4, 1000, 50)),
+    )
+    single = np.zeros((4, 1000, 1))
+    single[2, 300] = -7.0
+    coin = np.where(np.arange(4000).reshape(4, 1000, 1) % 2, 1.0, -1.0)
+    assert average(gauss).error_ess.mean() == pytest.approx(4000, rel=0.05)
+    assert average(short).error_ess.mean() == pytest.approx(4000, rel=0.05)
+    assert average(long).error_ess.mean() == pytest.approx(1000, rel=0.15)
+    assert average(single).error_ess[0] == pytest.approx(2, rel=0.01)
+    assert average(coin).error_ess[0] == pytest.approx(4000, rel=0.01)
+
+
+def test_squares_of_correlated_draws_count_by_their_own_correlation():
+    """That of the squares of a Gaussian AR(r) is r^2: n (1 - r^2) / (1 + r^2) of them are independent."""
+    series = autoregressive(np.random.default_rng(10), 0.9, 4, 2000, 60)
+    assert np.mean(average(series).error_ess) == pytest.approx(8000 * (1 - 0.81) / (1 + 0.81), rel=0.12)
+
+
+@pytest.mark.parametrize("shape", [(4, 1000), (4, 50)])
+def test_intervals_of_light_tails_stay_as_they_are(shape):
+    """Where the kurtosis is at most Gaussian: within 1 % of Student's t on ESS / 5 - 1, in the median of 50 series."""
+    rng = np.random.default_rng(11)
+    for series in (rng.normal(size=(*shape, 50)), rng.uniform(size=(*shape, 50))):
+        mean = average(series)
+        width = mean.half_width(0.95) / scipy.stats.t(mean.ess / 5 - 1).ppf(0.975)
+        assert 1 <= np.median(width) < 1.01
+
+
+HEAVY = {"exp(2 w)": (lambda w: np.exp(2 * w), np.exp(2)), "w^8": (lambda w: w**8, 105.0)}
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.8])
+@pytest.mark.parametrize("name", HEAVY)
+def test_intervals_of_heavy_tails_cover(name, correlation):
+    """400 series of 1000 draws: at least 89 % are covered, and 4 % fewer if the kurtosis is forgotten.
+
+    Measured over 2500 series: 92.6 to 94.4 % with it, 73 to 86 % without. Of 400, 92.6 % is below 89 % once in 300, and
+    the smallest of the differences, 8.8 %, is below 4 % once in 2,000.
+    """
+    f, truth = HEAVY[name]
+    mean = average(f(autoregressive(np.random.default_rng(12), correlation, 4, 250, 400)))
+    z = np.abs(mean.mean - truth) / mean.standard_error
+    covered = (z <= mean.half_width(0.95)).mean()
+    forgotten = (z <= scipy.stats.t(np.maximum(mean.ess / 5 - 1, 1)).ppf(0.975)).mean()
+    assert 0.89 <= covered <= 0.99
+    assert covered - forgotten > 0.04
 
 
 def test_intervals_are_nested_and_widen_with_fewer_draws():

@@ -9,6 +9,7 @@ from densities import bent_mixture, gaussian
 import steincv as scv
 from steincv._diagnostics import stein_check
 from steincv._estimate import gain_limit
+from steincv.families._method import CrossFit
 
 
 def names(result, k=0):
@@ -85,6 +86,71 @@ def test_a_heavy_tail_says_so():
     x = np.random.default_rng(8).standard_t(nu, size=(4, 1000, 1))
     samples = scv.Samples(x, -(nu + 1) * x / (nu + x**2))
     assert "heavy tail" in names(scv.estimate(samples, None, scv.Polynomial(1)))
+
+
+class Given(scv.MonteCarlo):
+    """A method whose control variate is known: `left` minus the values."""
+
+    left: np.ndarray
+
+    def __new__(cls, left):
+        method = super().__new__(cls)
+        object.__setattr__(method, "left", left)
+        return method
+
+    def __init__(self, left):
+        pass
+
+    def cross_fit(self, samples, values, folds, *, seed=0):
+        return CrossFit(self.left[..., None] - values, {})
+
+
+def spiked(size, count):
+    """Draws of which `count` carry all but a millionth of the variance: `size` times that of x."""
+    x = np.random.default_rng(30).normal(size=(4, 500, 1))
+    left = 1e-3 * size * x[..., 0]
+    left.reshape(-1)[np.linspace(3, 1990, count).astype(int)] += size * np.sqrt(2000 / count) * (-1) ** np.arange(count)
+    return scv.Samples(x, -x), x[..., 0], left
+
+
+@pytest.mark.parametrize(("count", "rare"), [(1, True), (3, True), (40, False)])
+def test_an_error_bar_that_few_draws_carry_says_so(count, rare):
+    """The estimate stands, and so does its standard error; the interval is longer by what the few draws leave open."""
+    samples, f, left = spiked(1e-3, count)
+    result = scv.estimate(samples, f, Given(left))
+    assert names(result) == (["rare draws"] if rare else [])
+    assert float(result.mean) == pytest.approx(left.mean(), abs=1e-12)
+    assert float(result.variance_ratio) == pytest.approx(
+        float(result.standard_error / result.plain.standard_error) ** 2, rel=1e-12
+    )
+    assert float(result.variance_ratio) < 1e-5
+    low, high = result.interval(0.95)
+    width = float((high - low) / (2 * result.standard_error))
+    assert width > 4 if rare else 2 < width < 2.3
+
+
+def test_a_gain_that_few_draws_vouch_for_must_be_large():
+    """Half the standard error, carried by three draws: the interval is not shorter, so the plain mean is reported."""
+    for count, kept in ((3, False), (500, True)):
+        samples, f, left = spiked(0.5, count)
+        result = scv.estimate(samples, f, Given(left))
+        assert (result.method[0] != "plain") == kept
+        assert names(result) == ([] if kept else ["no gain"])
+
+
+def test_saved_without_the_draws_that_carry_the_error(tmp_path):
+    """Files of the first versions have no `error_ess`; then it is the effective size."""
+    samples, f, left = spiked(1e-3, 3)
+    result = scv.estimate(samples, f, Given(left), stat=("mean", "sd"))
+    result.save(tmp_path / "new.npz")
+    new = scv.Estimate.load(tmp_path / "new.npz")
+    np.testing.assert_array_equal(new.interval(), result.interval())
+    np.testing.assert_array_equal(new.sd.interval(), result.sd.interval())
+    with np.load(tmp_path / "new.npz") as file:
+        np.savez(tmp_path / "old.npz", **{k: v for k, v in file.items() if "error_ess" not in k})
+    old = scv.Estimate.load(tmp_path / "old.npz")
+    np.testing.assert_array_equal(old.standard_error, result.standard_error)
+    assert np.diff(old.interval()) < np.diff(result.interval())
 
 
 def test_messages_carry_their_numbers():

@@ -13,7 +13,9 @@ from .adapters import (
     from_pymc as from_pymc,
     from_stan as from_stan,
 )
+from .evidence.bayes_factor import bayes_factor as bayes_factor
 from .evidence.ladder import temperature_ladder as temperature_ladder
+from .evidence.model_evidence import model_evidence as model_evidence
 from .evidence.thermodynamic import log_evidence as log_evidence
 from .families._method import Fitted as Fitted, Method as Method
 from .families.auto import Auto as Auto

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+FOLDER, LEAST = "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"
 # What compiles faster than this is not worth a file.
 SECONDS = 0.2
 
@@ -20,20 +21,20 @@ def compile_cache() -> Iterator[None]:
     import jax
 
     folder = cache_folder()
-    if folder is None or jax.config.jax_compilation_cache_dir is not None:
+    if folder is None or getattr(jax.config, FOLDER) is not None:
         yield
         return
     from jax.experimental.compilation_cache import compilation_cache
 
-    seconds = jax.config.jax_persistent_cache_min_compile_time_secs
+    seconds = getattr(jax.config, LEAST)
     compilation_cache.reset_cache()  # JAX asks once whether there is a cache, and remembers the answer
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", SECONDS)
+    jax.config.update(FOLDER, str(folder))
+    jax.config.update(LEAST, SECONDS)
     try:
         yield
     finally:
-        jax.config.update("jax_compilation_cache_dir", None)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", seconds)
+        jax.config.update(FOLDER, None)
+        jax.config.update(LEAST, seconds)
         compilation_cache.reset_cache()
 
 

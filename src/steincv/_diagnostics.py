@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.special
 
-from ._error_bars import average, degrees_of_freedom, split_rhat, tail_index
+from ._error_bars import Average, average, degrees_of_freedom, split_rhat, tail_index
 from ._samples import Samples
 from ._status import Code, Status
 from ._stein import Standardise
@@ -13,6 +13,8 @@ from ._stein import Standardise
 LOW_ESS = 200
 RHAT_LIMIT = 1.1
 TAIL_LIMIT = 0.5
+# Where fewer draws than this, and than this share of the effective ones, carry the error bar, it is a matter of luck.
+FEW_CARRIERS, FEW_SHARE = 10.0, 1 / 40
 # Among 2 dim + 1 z values of correct input the largest is beyond this once in ten thousand for dim = 100.
 STEIN_LIMIT = 5.0
 
@@ -81,3 +83,11 @@ def value_status(values: np.ndarray, ess: np.ndarray) -> list[list[Status]]:
         if khat[k] > TAIL_LIMIT:
             found.append(Status.of(Code.HEAVY_TAIL, khat=khat[k], limit=TAIL_LIMIT))
     return statuses
+
+
+def rare_draws_status(mean: Average, k: int) -> list[Status]:
+    """Whether a handful of draws carries the error bar of output k."""
+    carriers = mean.error_ess[k] / 2
+    if carriers >= min(FEW_CARRIERS, FEW_SHARE * mean.ess[k]):
+        return []
+    return [Status.of(Code.RARE_DRAWS, carriers=max(carriers, 1.0))]

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ._diagnostics import stein_status, value_status
-from ._error_bars import ROUND_OFF, average
+from ._diagnostics import rare_draws_status, stein_status, value_status
+from ._error_bars import ROUND_OFF, Average, average
 from ._folds import Fold, held_out, make_folds, whole_number
 from ._result import Estimate
 from ._samples import Samples
@@ -141,6 +141,7 @@ def _judge(
     size = np.abs(values.array).max(axis=(0, 1))
     old = plain.standard_error
     ratio = np.divide(better.standard_error, old, out=np.ones_like(left), where=old > 0) ** 2
+    widened = ratio * _lengthening(plain, better) ** 2
     for k, found in enumerate(statuses):
         if deviation[k] <= 4 * np.finfo(float).eps * size[k]:
             found[:] = [Status.of(Code.CONSTANT)]
@@ -151,11 +152,14 @@ def _judge(
         if left[k] <= max(ROUND_OFF * deviation[k], 64 * np.finfo(float).eps * size[k]) and not alarms:
             found[:] = [s for s in found if s.code is not Code.LOW_ESS]
             found.append(Status.of(Code.EXACT, spread=left[k] / deviation[k]))
-        elif guard and (alarms or ratio[k] >= gain_limit(plain.ess[k])):
+        elif guard and (alarms or widened[k] >= gain_limit(plain.ess[k])):
             methods[k] = "plain"
             controlled[..., k] = values.array[..., k]
             if not alarms:
-                found.append(Status.of(Code.NO_GAIN, ratio=ratio[k]))
+                found.append(Status.of(Code.NO_GAIN, ratio=widened[k]))
+            found += rare_draws_status(plain, k)
+        else:
+            found += rare_draws_status(better, k)
         features, fitted_on = _features(fit)
         if features > fitted_on:
             found.append(Status.of(Code.TOO_MANY_FEATURES, features=features, draws=fitted_on))
@@ -165,6 +169,11 @@ def _judge(
 def gain_limit(ess: float) -> float:
     """The variance ratio that counts as a gain: below 1 by more than its own noise at this many effective draws."""
     return max(0.2, 1 - 2 / np.sqrt(max(ess, 1.0)))
+
+
+def _lengthening(plain: Average, better: Average) -> np.ndarray:
+    """How many times as many standard errors an interval of `better` has, 1 or more: few draws may carry its error."""
+    return np.maximum(better.half_width() / plain.half_width(), 1.0)
 
 
 def _features(fit: CrossFit) -> tuple[int, int]:

@@ -106,7 +106,7 @@ class Estimate:
 
         def part(a: Average) -> Average:
             flat = a.reshape((-1,))
-            return Average(flat.mean[pick], flat.standard_error[pick], flat.ess[pick]).reshape(shape)
+            return flat[pick].reshape(shape)
 
         return Estimate(
             tuple(self.labels[i] for i in kept),

@@ -34,6 +34,11 @@ class Code(enum.Enum):
         "the values of f have a heavy tail (Pareto k = {khat:.2f} > {limit:.2f}): the variance may be "
         "infinite and error bars too short. Estimate a bounded function of it, or reparametrise."
     )
+    RARE_DRAWS = (
+        "about {carriers:.0f} of the draws, far out, carry the error bar, and others as far may not have come yet: "
+        "the standard error is more often too small than too large. The interval is widened for that; use it, and "
+        "read the gain as a rough guide. More draws help, and a simpler method, such as Polynomial(2), to compare with."
+    )
     CHAINS_DISAGREE = (
         "the chains disagree (split R-hat {rhat:.2f} > {limit:.2f}): they have not mixed and no mean over "
         "them can be trusted. Run longer or improve the sampler first."

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -56,13 +57,14 @@ def _pack(estimate: Estimate, prefix: str) -> tuple[dict[str, np.ndarray], dict[
 
 
 def _unpack(path: StrPath, meta: Mapping[str, Any], prefix: str) -> Estimate:
-    fields = ("mean", "standard_error", "ess")
     names = [
         "values",
         "controlled",
-        *(f"{kind}_{field}" for kind in ("plain", "average") for field in fields),
+        *(f"{kind}_{field}" for kind in ("plain", "average") for field in ("mean", "standard_error", "ess")),
     ]
-    stored = read_arrays(path, [prefix + name for name in names])
+    newer = [f"{kind}_error_ess" for kind in ("plain", "average")]  # not in files of the first versions
+    stored = read_arrays(path, [prefix + name for name in names], [prefix + name for name in newer])
+    names += [name for name in newer if prefix + name in stored]
     arrays = {name: stored[prefix + name] for name in names}
     labels, shape = tuple(map(str, meta["labels"])), tuple(map(int, meta["shape"]))
     methods = tuple(map(str, meta["method"]))
@@ -77,13 +79,17 @@ def _unpack(path: StrPath, meta: Mapping[str, Any], prefix: str) -> Estimate:
         shape=shape,
         values=arrays["values"],
         controlled=arrays["controlled"],
-        plain=Average(*(arrays[f"plain_{field}"] for field in fields)),
-        _average=Average(*(arrays[f"average_{field}"] for field in fields)),
+        plain=_average(arrays, "plain"),
+        _average=_average(arrays, "average"),
         method=methods,
         status=status,
         info=dict(meta["info"]),
         sd=None if meta["sd"] is None else _unpack(path, meta["sd"], f"{prefix}sd_"),
     )
+
+
+def _average(arrays: Mapping[str, np.ndarray], kind: str) -> Average:
+    return Average(**{f.name: arrays[f"{kind}_{f.name}"] for f in fields(Average) if f"{kind}_{f.name}" in arrays})
 
 
 def plain_data(value: Any) -> Any:

@@ -31,6 +31,14 @@ MEANINGS = {
         "A few draws far out dominate the mean. Its variance may be infinite, and then every error bar is too short.",
         "Estimate a bounded function instead, such as a probability, or its logarithm. Or reparametrise the model.",
     ),
+    Code.RARE_DRAWS: Meaning(
+        "A few draws carry the error bar",
+        "A handful of draws far out carries almost all of the error; at the others f plus its control variate hardly "
+        "varies. How many of them came is luck, so the standard error is more often too small than too large. The "
+        "interval is widened for that.",
+        "Use the interval, and read the gain as a rough guide. More draws help. Compare with a simpler method, such as "
+        "Polynomial(2).",
+    ),
     Code.LOW_ESS: Meaning(
         "Few effective draws",
         "Neighbouring draws resemble each other, so they count for fewer independent ones. The mean is fine. Its error "
