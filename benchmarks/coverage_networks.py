@@ -1,6 +1,6 @@
 """Do 95 % intervals cover 95 % when networks are trained on the same draws? Row 6 of the promises, for networks.
 
-    python benchmarks/coverage_networks.py
+    python benchmarks/coverage_networks.py [WORKERS [METHOD ...]]
 
 The chains and functions of coverage.py, 200 replications. A network is fitted on three chains and judged on the fourth,
 four times over; its size, its penalty and when to stop are chosen by validation draws inside the three. Every
@@ -73,12 +73,11 @@ def main():
     workers = int(sys.argv[1]) if len(sys.argv) > 1 else 1
     rows = []
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        for setting in SETTINGS:
-            for name in METHODS:
+        for name in sys.argv[2:] or METHODS:
+            for setting in SETTINGS:
                 rows += study(setting, name, pool.map)
-                print(setting.name, name, "done", flush=True)
+                keep("coverage_networks", rows)
     show(f"coverage of nominal {LEVEL:.0%} over {REPLICATIONS} replications", rows)
-    keep("coverage_networks", rows)
 
 
 if __name__ == "__main__":
