@@ -1,7 +1,9 @@
-"""Draws and scores from files: .npz, and what nutpie writes as NetCDF or Zarr."""
+"""Draws and scores from files: .npz, and what nutpie writes as NetCDF or Zarr; and from such data in memory."""
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +11,10 @@ import numpy as np
 
 from ._arrays import StrPath, read_arrays, reading
 from ._memory import reserve
-from ._samples import Samples
+from ._samples import Parameters, Samples
 from ._status import InputError
 
-GROUPS = ("sample_stats", None)  # where nutpie puts them, then the root
-DRAWS, SCORES = "unconstrained_draw", "gradient"
+DRAWS, SCORES, COORDINATE = "unconstrained_draw", "gradient", "unconstrained_parameter"
 # Codecs that turn bytes into numbers. Zarr knows others, and one of them is pickle, which runs code.
 CODECS = {"blosc", "zstd", "lz4", "zlib", "gzip", "bz2", "lzma"}
 CODECS |= {"crc32", "crc32c", "adler32", "fletcher32", "bytes", "transpose", "shuffle", "sharding_indexed"}
@@ -25,7 +26,8 @@ def read_samples(path: StrPath) -> Samples:
 
     - `.npz`: arrays `draws` and `scores`, and `names` if there are any.
     - `.nc` (NetCDF) and Zarr folders: `unconstrained_draw` and `gradient` in the group `sample_stats` or at
-      the root, as nutpie stores them with `store_unconstrained=True, store_gradient=True`.
+      the root, as nutpie stores them with `store_unconstrained=True, store_gradient=True`. The parameters as the
+      user knows them are those of the group `posterior`.
     """
     file = Path(path)
     if not file.exists():
@@ -34,17 +36,16 @@ def read_samples(path: StrPath) -> Samples:
         arrays = read_arrays(file, ["draws", "scores"], optional=["names"])
         with reading(file):
             names = [str(name) for name in arrays["names"].ravel()] if "names" in arrays else None
-    elif file.suffix in (".nc", ".nc4", ".netcdf", ".h5") or file.is_dir():
-        arrays, names = _read_labelled(file)
-    else:
-        raise InputError(f"{file}: what kind of file is this? Known are .npz, .nc and Zarr folders.")
-    try:
-        return Samples(arrays["draws"], arrays["scores"], names)
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from error
+        try:
+            return Samples(arrays["draws"], arrays["scores"], names)
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from error
+    if file.suffix in (".nc", ".nc4", ".netcdf", ".h5") or file.is_dir():
+        return _read_labelled(file)
+    raise InputError(f"{file}: what kind of file is this? Known are .npz, .nc and Zarr folders.")
 
 
-def _read_labelled(path: Path) -> tuple[dict[str, np.ndarray], list[str]]:
+def _read_labelled(path: Path) -> Samples:
     """Arrays whose axes have names, through xarray."""
     try:
         import h5netcdf  # noqa: F401
@@ -60,42 +61,145 @@ def _read_labelled(path: Path) -> tuple[dict[str, np.ndarray], list[str]]:
         options |= {"engine": "zarr", "consolidated": False, "chunks": None}
     else:
         options |= {"engine": "h5netcdf"}
-    seen: list[str] = []
-    with reading(path):
-        for group in GROUPS:
+    with reading(path), ExitStack() as opened:
+
+        def group(name: str) -> Any:
             try:
-                dataset = xarray.open_dataset(path, group=group, **options)
+                return opened.enter_context(xarray.open_dataset(path, group=name or None, **options))
             except (OSError, KeyError, ValueError):
-                if group is None:
+                if not name:
                     raise
-                continue
-            with dataset:
-                seen += map(str, dataset.data_vars)
-                if DRAWS in dataset and SCORES in dataset:
-                    return _labelled_arrays(path, dataset)
-    raise InputError(
-        f"{path}: holds no `{DRAWS}` and `{SCORES}` in sample_stats or at the root (it has "
-        f"{', '.join(seen[:8]) or 'nothing there'}). With nutpie: "
-        f"nutpie.sample(model, store_unconstrained=True, store_gradient=True)."
-    )
+                return None
+
+        return labelled_samples(str(path), group)
 
 
-def _labelled_arrays(path: Path, dataset: Any) -> tuple[dict[str, np.ndarray], list[str]]:
-    draws, scores = dataset[DRAWS], dataset[SCORES]
+# Labelled data ---------------------------------------------------------------------------------------
+
+
+def labelled_samples(where: str, group: Callable[[str], Any], shown: Iterable[str] | None = None) -> Samples:
+    """Samples from labelled data in nutpie's names; `group` gives the xarray dataset of a name, "" the root, or None.
+
+    `shown` are the parameters, if their order is known. Otherwise it is that of the coordinates.
+    """
+    kept = kept_gradients(where, group)
+    if kept is None:
+        seen = [str(name) for dataset in _places(group) for name in dataset.data_vars]
+        raise InputError(
+            f"{where}: holds no `{DRAWS}` and `{SCORES}` in sample_stats or at the root (it has "
+            f"{', '.join(seen[:8]) or 'nothing there'}). With nutpie: "
+            f"nutpie.sample(model, store_unconstrained=True, store_gradient=True)."
+        )
+    arrays, names = _labelled_arrays(where, *kept)
+    posterior, parameters = group("posterior"), None
+    if posterior is not None and _variables(posterior):
+        listed = _owners(posterior, names) if shown is None else shown
+        parameters = posterior_parameters(where, posterior, listed)
+    try:
+        return Samples(*arrays, names, parameters=parameters)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
+
+
+def _places(group: Callable[[str], Any]) -> Iterator[Any]:
+    """Where nutpie puts them, then the root."""
+    return (dataset for dataset in map(group, ("sample_stats", "")) if dataset is not None)
+
+
+def kept_gradients(where: str, group: Callable[[str], Any]) -> tuple[Any, Any] | None:
+    """Unconstrained draws and their gradients, if both were kept."""
+    for dataset in _places(group):
+        if SCORES in dataset and DRAWS in dataset:
+            return dataset[DRAWS], dataset[SCORES]
+        if SCORES in dataset and (draws := _kept_apart(where, dataset[SCORES], group)) is not None:
+            return draws, dataset[SCORES]
+    return None
+
+
+def _labelled_arrays(where: str, draws: Any, scores: Any) -> tuple[tuple[np.ndarray, np.ndarray], list[str]]:
     last = [dim for dim in draws.dims if dim not in ("chain", "draw")]
     if len(last) != 1 or set(draws.dims) != set(scores.dims) or draws.ndim != 3:
         raise InputError(
-            f"{path}: `{DRAWS}` has dimensions {draws.dims} and `{SCORES}` {scores.dims}, expected both to "
+            f"{where}: `{DRAWS}` has dimensions {draws.dims} and `{SCORES}` {scores.dims}, expected both to "
             f"have chain, draw and one more."
         )
-    for array in (draws, scores):
-        if array.dtype.kind not in "fiu":
-            raise InputError(f"{path}: `{array.name}` has dtype {array.dtype}, expected real numbers.")
-        reserve(f"{path}: reading `{array.name}` of shape {array.shape}", 3 * array.nbytes, "Thin the draws.")
-    order = ("chain", "draw", last[0])  # xarray has seen to it that a coordinate is as long as its dimension
-    labels = dataset[last[0]].values if last[0] in dataset.coords else range(draws.sizes[last[0]])
+    # xarray has seen to it that a coordinate is as long as its dimension
+    labels = scores[last[0]].values if last[0] in scores.coords else range(scores.sizes[last[0]])
     names = [label if isinstance(label, str) else f"x[{label}]" for label in labels]
-    return {"draws": draws.transpose(*order).values, "scores": scores.transpose(*order).values}, names
+    return (_numbers(where, draws, last), _numbers(where, scores, last)), names
+
+
+def _numbers(where: str, array: Any, axes: Iterable[str]) -> np.ndarray:
+    """An array as `(chain, draw, *axes)`."""
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{where}: `{array.name}` has dtype {array.dtype}, expected real numbers.")
+    reserve(f"{where}: reading `{array.name}` of shape {array.shape}", 3 * array.nbytes, "Thin the draws.")
+    return array.transpose("chain", "draw", *axes).values
+
+
+def _kept_apart(where: str, scores: Any, group: Callable[[str], Any]) -> Any:
+    """The draws that gradients belong to where they are kept variable by variable, as PyMC does, or None."""
+    import xarray
+
+    if COORDINATE not in scores.coords:
+        return None
+    columns = []
+    groups = [g for g in map(group, ("unconstrained_posterior", "posterior")) if g is not None]
+    for label in map(str, scores[COORDINATE].values):
+        name, index = _value_name(label)
+        array = next((g[name] for g in groups if name in g), None)
+        if array is None or array.ndim != 2 + len(index):
+            return None
+        axes = [dim for dim in array.dims if dim not in ("chain", "draw")]
+        place: Any = (..., *index)
+        columns.append(_numbers(where, array, axes)[place])
+    return xarray.DataArray(np.stack(columns, axis=-1), dims=("chain", "draw", COORDINATE), name=DRAWS)
+
+
+def _value_name(label: str) -> tuple[str, tuple[int, ...]]:
+    """Variable and index of a coordinate: `p_simplex___1` of PyMC is entry 1 of `p_simplex__`; `cov.2.1` of Stan."""
+    pymc = re.fullmatch(r"(.+)_(\d+(?:\.\d+)*)", label)
+    if pymc:
+        return pymc[1], tuple(map(int, pymc[2].split(".")))
+    base, *index = label.split(".")
+    return (base, tuple(int(i) - 1 for i in index)) if all(i.isdecimal() for i in index) else (label, ())
+
+
+def posterior_parameters(where: str, posterior: Any, shown: Iterable[str]) -> Parameters:
+    """The variables of the posterior that have numbers at every draw, with the labels of their axes."""
+    arrays, coords = {}, {}
+    for name in _variables(posterior):
+        array = posterior[name]
+        axes = [dim for dim in array.dims if dim not in ("chain", "draw")]
+        arrays[name] = _numbers(where, array, axes)
+        coords[name] = [array[dim].values if dim in array.coords else range(array.sizes[dim]) for dim in axes]
+    return Parameters(arrays, shown, coords)
+
+
+def _variables(posterior: Any) -> list[str]:
+    variables = posterior.data_vars.items()
+    return [str(name) for name, a in variables if a.dtype.kind in "fiub" and {"chain", "draw"} <= set(a.dims)]
+
+
+def _owners(posterior: Any, names: Sequence[str]) -> list[str]:
+    """The variables that coordinates belong to, in their order, for files forget that of the posterior.
+
+    All variables where it is not clear whose a coordinate is.
+    """
+    variables = _variables(posterior)
+    owners = [owner for label in names if (owner := _owner(label, variables)) is not None]
+    return list(dict.fromkeys(owners)) if len(owners) == len(names) else variables
+
+
+def _owner(label: str, variables: Iterable[str]) -> str | None:
+    """The variable a coordinate belongs to: `tau` for `tau_log__`, `theta` for `theta_1`."""
+    value = label if label in variables else _value_name(label)[0]
+    # what PyMC transforms is called by name and transform: the longest name, for there may be an `a` and an `a_b`
+    untransformed = [name for name in variables if value.startswith(f"{name}_") and value.endswith("__")]
+    return max(untransformed, key=len, default=value if value in variables else None)
+
+
+# Zarr ------------------------------------------------------------------------------------------------
 
 
 def _refuse_unknown_codecs(folder: Path) -> None:

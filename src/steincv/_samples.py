@@ -41,6 +41,69 @@ def finite_array(name: str, value: Any) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False, init=False)
+class Parameters:
+    """The parameters as the user knows them, at every draw: what `constrain` would return, already computed.
+
+    - `arrays`: `(chain, draw, ...)` for every name.
+    - `shown`: what a table lists where there is no f, in its order. The others, deterministic ones, are there for f.
+    - `coords`: the labels along every axis after chain and draw, for those names that have them.
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    shown: tuple[str, ...]
+    coords: Mapping[str, tuple[tuple[str, ...], ...]]
+    _rows: tuple[np.ndarray, np.ndarray] | None
+
+    def __init__(
+        self,
+        arrays: Mapping[str, Any],
+        shown: Iterable[str] | None = None,
+        coords: Mapping[str, Sequence[Iterable[Any]]] | None = None,
+    ):
+        read = {str(name): _numbers(str(name), array) for name, array in arrays.items()}
+        wanted = tuple(read if shown is None else shown)
+        absent = [name for name in wanted if name not in read]
+        if absent:
+            raise InputError(f"there are no values of {', '.join(absent)} at every draw.")
+        listed = tuple(name for name in wanted if read[name].size)
+        if not listed:
+            raise InputError("`parameters` is empty: it names nothing to estimate.")
+        labels = {name: tuple(tuple(map(str, axis)) for axis in axes) for name, axes in (coords or {}).items()}
+        for name, axes in labels.items():
+            if tuple(map(len, axes)) != read[name].shape[2:]:
+                raise InputError(
+                    f"the labels of `{name}` count {tuple(map(len, axes))}, its axes have {read[name].shape[2:]}."
+                )
+        # where labels repeat, positions tell entries apart
+        self._set(read, listed, {k: v for k, v in labels.items() if all(len(set(a)) == len(a) for a in v)}, None)
+
+    def _set(self, arrays: Any, shown: Any, coords: Any, rows: Any) -> None:
+        for field, value in zip(("arrays", "shown", "coords", "_rows"), (arrays, shown, coords, rows), strict=True):
+            object.__setattr__(self, field, value)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.arrays:
+            raise InputError(f"there is no parameter `{name}`; there are {', '.join(self.arrays)}.")
+        return self.arrays[name] if self._rows is None else self.arrays[name][self._rows]
+
+    def select(self, chains: np.ndarray, draws: np.ndarray) -> "Parameters":
+        """The same rectangle as of the samples; nothing is copied until it is asked for."""
+        if self._rows is not None:
+            chains, draws = self._rows[0].ravel()[chains], self._rows[1].ravel()[draws]
+        part = object.__new__(Parameters)
+        part._set(self.arrays, self.shown, self.coords, np.ix_(chains, draws))
+        return part
+
+
+def _numbers(name: str, value: Any) -> np.ndarray:
+    """Real numbers, floats in float64. They need not be finite: f may have no use for them."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"the parameter `{name}` has dtype {array.dtype}, expected real numbers.")
+    return array.astype(np.float64, copy=False) if array.dtype.kind == "f" else array
+
+
+@dataclass(frozen=True, eq=False, init=False)
 class Samples:
     r"""Draws of a density on R^dim, and its score at each of them.
 
@@ -53,6 +116,7 @@ class Samples:
     - `scores`: the same shape.
     - `names`: one label a coordinate; `x[0]`, `x[1]`, ... if not given.
     - `constrain`: maps one unconstrained vector to a dict of the parameters as the user knows them.
+    - `parameters`: instead of `constrain`, what it would return: a dict of arrays `(chain, draw, ...)`.
 
     >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(size=(4, 100, 2))
@@ -64,6 +128,7 @@ class Samples:
     scores: Float[np.ndarray, "chain draw dim"]
     names: tuple[str, ...]
     constrain: Constrain | None
+    parameters: Parameters | None
 
     def __init__(
         self,
@@ -71,6 +136,7 @@ class Samples:
         scores: Any,
         names: Sequence[str] | None = None,
         constrain: Constrain | None = None,
+        parameters: Mapping[str, Any] | Parameters | None = None,
     ):
         draws, scores = finite_array("draws", draws), finite_array("scores", scores)
         if draws.shape != scores.shape:
@@ -100,12 +166,21 @@ class Samples:
             )
         if constrain is not None and not callable(constrain):
             raise InputError(f"`constrain` must be a function of one vector, got {type(constrain).__name__}.")
-        self._set(draws, scores, names, constrain)
+        if parameters is not None:
+            if constrain is not None:
+                raise InputError("`constrain` and `parameters` are two ways to say the same; give one of them.")
+            parameters = parameters if isinstance(parameters, Parameters) else Parameters(parameters)
+            for name, array in parameters.arrays.items():
+                if array.shape[:2] != draws.shape[:2]:
+                    raise InputError(
+                        f"the parameter `{name}` has shape {array.shape}, expected {draws.shape[:2]} and more axes: "
+                        f"one value at every draw."
+                    )
+        self._set(draws, scores, names, constrain, parameters)
 
-    def _set(self, draws: Any, scores: Any, names: Any, constrain: Any) -> None:
-        for field, value in zip(
-            ("draws", "scores", "names", "constrain"), (draws, scores, names, constrain), strict=True
-        ):
+    def _set(self, draws: Any, scores: Any, names: Any, constrain: Any, parameters: Any) -> None:
+        fields = ("draws", "scores", "names", "constrain", "parameters")
+        for field, value in zip(fields, (draws, scores, names, constrain, parameters), strict=True):
             object.__setattr__(self, field, value)
 
     @property
@@ -125,7 +200,8 @@ class Samples:
         """The rectangle of those chains and draw indices. Already validated, so not checked again."""
         part = object.__new__(Samples)
         take = np.ix_(chains, draws)
-        part._set(self.draws[take], self.scores[take], self.names, self.constrain)
+        parameters = None if self.parameters is None else self.parameters.select(chains, draws)
+        part._set(self.draws[take], self.scores[take], self.names, self.constrain, parameters)
         return part
 
     def __repr__(self) -> str:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ._status import InputError
+from .evidence.command import add_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -107,7 +108,11 @@ def _parser() -> argparse.ArgumentParser:
     estimate.add_argument("--force", action="store_true", help="replace the files of --save and --report if they exist")
     estimate.set_defaults(run=_estimate)
 
-    for command in (demo, estimate):
+    evidence = commands.add_parser("evidence", help="log evidence of an example model, by thermodynamic integration")
+    add_options(evidence)
+    evidence.set_defaults(run=_evidence)
+
+    for command in (demo, estimate, evidence):
         command.add_argument("--method", default="auto", metavar="METHOD", help=METHOD_HELP)
         command.add_argument("--seed", type=int, default=0, metavar="N", help="same seed, same answer (default: 0)")
 
@@ -115,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("file", help=".npz with draws and scores; .nc or a Zarr folder as nutpie writes them")
     check.set_defaults(run=_check)
 
-    for command in (demo, estimate, check):
+    for command in (demo, estimate, evidence, check):
         command.add_argument("--json", action="store_true", help="print JSON and nothing else")
 
     reproduce = commands.add_parser("reproduce", help="the paper's experiments: figures, tables, and whether it holds")
@@ -199,6 +204,36 @@ def _estimate(options: argparse.Namespace) -> None:
         _say(f"Saved: {options.save}")
     if options.report:
         _say(f"Report: {options.report}")
+
+
+def _evidence(options: argparse.Namespace) -> None:
+    from ._arrays import refuse_target
+    from .evidence.command import example, run
+
+    method = parse_method(options.method)
+    if options.out:
+        refuse_target(options.out, force=True)
+    model = example(options)
+    start = time.perf_counter()
+    result = run(options, model, method)
+    seconds = time.perf_counter() - start
+    if options.out:
+        from .evidence.figure import plot_evidence
+
+        plot_evidence(result, options.out, model.exact)
+    if options.json:
+        data = {"model": model.title, "exact": model.exact, "seconds": seconds, "info": result.info}
+        _print_json(data | _outputs(result)[0])
+        return
+    from .evidence.text import rung_table, sentences
+
+    _say(f"{model.title}.")
+    _console().print(rung_table(result))
+    for sentence in sentences(result, model.exact):
+        _say(sentence)
+    for warning in result.warnings():
+        _say(warning, bullet="-")
+    _say(f"Took {seconds:.0f} s." + (f" Figure: {options.out}" if options.out else ""))
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -1,0 +1,17 @@
+"""Model evidence by thermodynamic integration: ladder, tempering, controlled means, Bayes factors."""
+
+from .bayes_factor import BayesFactor as BayesFactor, bayes_factor as bayes_factor
+from .bijections import (
+    Bijection as Bijection,
+    Interval as Interval,
+    Positive as Positive,
+    Real as Real,
+    Simplex as Simplex,
+)
+from .figure import plot_evidence as plot_evidence
+from .ladder import temperature_ladder as temperature_ladder
+from .model_evidence import model_evidence as model_evidence
+from .power_posterior import PowerPosterior as PowerPosterior
+from .tempered import Tempered as Tempered
+from .tempering import temper as temper
+from .thermodynamic import log_evidence as log_evidence

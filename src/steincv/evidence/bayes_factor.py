@@ -1,0 +1,74 @@
+"""Bayes factors: how much better one model predicts the data than another, with an error bar."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._error_bars import DRAWS_PER_DEGREE_OF_FREEDOM, Average, degrees_of_freedom
+from .._result import Estimate
+from .._status import InputError
+
+# Jeffreys' scale, in powers of ten of the Bayes factor.
+SCALE = ((0.5, "barely worth a mention"), (1.0, "substantial"), (1.5, "strong"), (2.0, "very strong"))
+
+
+@dataclass(frozen=True, eq=False)
+class BayesFactor:
+    """`log` is the log Bayes factor of the first model against the second, with its `standard_error`."""
+
+    log: float
+    standard_error: float
+    ess: float
+
+    def interval(self, level: float = 0.95) -> np.ndarray:
+        """For the log Bayes factor."""
+        return self._average().interval(level)
+
+    @property
+    def factor(self) -> float:
+        """The Bayes factor itself."""
+        return float(np.exp(min(self.log, 700.0)))
+
+    @property
+    def verdict(self) -> str:
+        """What the evidence says, or that its error bar does not let it say anything."""
+        low, high = self.interval()
+        if low <= 0 <= high:
+            return "undecided: the 95 % interval holds both signs"
+        size = abs(self.log) / np.log(10)
+        words = next((word for limit, word in SCALE if size < limit), "decisive")
+        return f"{words}, for the {'first' if self.log > 0 else 'second'} model"
+
+    def _average(self) -> Average:
+        return Average(np.asarray(self.log), np.asarray(self.standard_error), np.asarray(self.ess))
+
+    def __repr__(self) -> str:
+        low, high = self.interval()
+        return (
+            f"log Bayes factor {self.log:.4g} ± {self.standard_error:.2g} (95 % interval {low:.4g} to {high:.4g}): "
+            f"{self.verdict}"
+        )
+
+
+def bayes_factor(first: Estimate, second: Estimate) -> BayesFactor:
+    """Of two results of `log_evidence` for the same data: the errors of the two are independent and add up.
+
+    >>> import numpy as np, steincv as scv
+    >>> t, rng = scv.temperature_ladder(20), np.random.default_rng(0)
+    >>> def model(prior_precision):
+    ...     x = [rng.normal(size=(4, 50, 1)) / np.sqrt(prior_precision + u) for u in t]
+    ...     samples = [scv.Samples(a, -(prior_precision + u) * a) for a, u in zip(x, t)]
+    ...     return scv.log_evidence(samples, [-0.5 * a[..., 0] ** 2 for a in x], t)
+    >>> found = scv.bayes_factor(model(1.0), model(0.5))
+    >>> bool(abs(found.log - 0.5 * np.log(3 / 2)) < 1e-3)
+    True
+    """
+    for name, value in (("first", first), ("second", second)):
+        if not (isinstance(value, Estimate) and value.shape == () and value.labels == ("log_evidence",)):
+            raise InputError(f"`{name}` must be a result of log_evidence, got {type(value).__name__}.")
+    squares = np.array([float(e.standard_error) ** 2 for e in (first, second)])
+    freedom = np.array([float(degrees_of_freedom(e.ess, e._average.error_ess)) for e in (first, second)])
+    total = squares.sum()
+    joint = total**2 / (squares**2 / freedom).sum() if total > 0 else freedom.sum()
+    ess = DRAWS_PER_DEGREE_OF_FREEDOM * (joint + 1)
+    return BayesFactor(float(first.mean - second.mean), float(np.sqrt(total)), float(ess))

@@ -1,0 +1,1 @@
+"""Example models: conjugate linear regression, the van der Pol oscillator, the Goodwin oscillator."""

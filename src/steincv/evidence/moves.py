@@ -1,0 +1,189 @@
+r"""Moves within a rung, by BlackJAX kernels, for all replicas and rungs at once.
+
+A kernel sees the displacement z from the current point, $x = x_0 + Lz$, with L the rung's preconditioner: step sizes
+then mean the same at every rung. Whatever has no finite likelihood is rejected and counted.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from .._status import InputError
+from .power_posterior import PowerPosterior
+
+RANDOM_WALK, MALA, NUTS = "random walk", "mala", "nuts"
+# The acceptance rates that warm-up aims at: the known optima in many dimensions, and NUTS' custom.
+TARGET = {RANDOM_WALK: 0.234, MALA: 0.574, NUTS: 0.8}
+LARGEST_TREE = 7
+# The share of random-walk proposals that are fresh draws of the prior: they are what moves the lowest rungs, whose
+# densities are too wide for steps.
+FRESH = 0.1
+
+
+class Point(NamedTuple):
+    """Where the chains are, `(replica, rung, ...)`: x, log likelihood, log prior with Jacobian, and their gradients.
+
+    The gradients have no columns where the kernel does not need them.
+    """
+
+    x: Any
+    likelihood: Any
+    prior: Any
+    likelihood_slope: Any
+    prior_slope: Any
+
+
+class Moved(NamedTuple):
+    """What a move did: acceptance probability, whether a step size had to do with it, and whether it was rejected for
+    a likelihood that is not finite."""
+
+    acceptance: Any
+    stepped: Any
+    rejected: Any
+
+
+def first_step(kernel: str, dim: int) -> float:
+    """Where the step size starts: the optimum for a standard normal density."""
+    if kernel == RANDOM_WALK:
+        return 2.38 / dim**0.5
+    return 1.36 * dim ** (-1 / 3) if kernel == MALA else 0.5 * dim**-0.25
+
+
+def needs_slopes(kernel: str) -> bool:
+    return kernel != RANDOM_WALK
+
+
+def at(model: PowerPosterior, kernel: str, x: Any) -> Point:
+    """The point at x, everything that is not finite made so: a density of zero, a gradient of zero."""
+    import jax.numpy as jnp
+
+    flat = x.reshape(-1, model.dim)
+    likelihood, prior = model.parts(flat)
+    bad = ~(jnp.isfinite(likelihood) & jnp.isfinite(prior))
+    likelihood, prior = jnp.where(bad, -jnp.inf, likelihood), jnp.where(bad, -jnp.inf, prior)
+    if needs_slopes(kernel):
+        slopes = [jnp.where(jnp.isfinite(s), s, 0.0).reshape(x.shape) for s in model.slopes(flat)]
+    else:
+        slopes = [jnp.zeros((*x.shape[:-1], 0), x.dtype)] * 2
+    batch = x.shape[:-1]
+    return Point(x, likelihood.reshape(batch), prior.reshape(batch), *slopes)
+
+
+def mover(model: PowerPosterior, kernel: str) -> Callable:
+    """`move(key, point, temperatures, factor, step)`: one step everywhere; gives the new point and what happened."""
+    blackjax = _blackjax()
+    if kernel == RANDOM_WALK:
+        return _random_walk(model, blackjax)
+    if kernel in (MALA, NUTS):
+        return _by_gradient(model, kernel, blackjax)
+    raise InputError(f"`kernel` must be one of {RANDOM_WALK!r}, {MALA!r}, {NUTS!r}, got {kernel!r}.")
+
+
+def _blackjax() -> Any:
+    try:
+        import blackjax
+    except ImportError as error:
+        raise InputError(
+            "Sampling power posteriors needs BlackJAX, which is not installed: pip install 'steincv[evidence]'."
+        ) from error
+    return blackjax
+
+
+def _tempered(t: Any, likelihood: Any, prior: Any) -> Any:
+    import jax.numpy as jnp
+
+    finite = jnp.isfinite(likelihood)
+    return jnp.where(finite, prior + t * jnp.where(finite, likelihood, 0.0), -jnp.inf)
+
+
+def fresh(model: PowerPosterior, key: Any, batch: tuple[int, ...]) -> Any:
+    """Unconstrained draws of the prior, `batch` of them."""
+    import jax
+
+    draw = model.draw_prior
+    assert draw is not None
+    keys = jax.random.split(key, batch).reshape(-1)
+    return jax.vmap(lambda k: model.unconstrain(draw(k)))(keys).reshape(*batch, model.dim)
+
+
+def _random_walk(model: PowerPosterior, blackjax: Any) -> Callable:
+    """Likelihoods of all proposals are computed together; BlackJAX' kernel then accepts or rejects each.
+
+    The kernel's position is the whole `Point`, so that a likelihood is computed once. Where the model can give draws of
+    its prior, some proposals are such draws: all of them at t = 0, where they are always accepted.
+    """
+    import jax
+    import jax.numpy as jnp
+    from blackjax.mcmc.random_walk import RWState
+
+    rosenbluth = blackjax.rmh.build_kernel()
+
+    def one(key: Any, point: Point, proposal: Point, t: Any, independent: Any) -> tuple[Point, Any]:
+        def density(p: Point) -> Any:
+            return _tempered(t, p.likelihood, p.prior)
+
+        def to(start: Any, end: Any) -> Any:
+            return jnp.where(independent, end.position.prior, 0.0)
+
+        state = RWState(point, density(point))
+        state, info = rosenbluth(key, state, density, lambda k, p: proposal, to)
+        return state.position, info.acceptance_rate
+
+    def move(key: Any, point: Point, t: Any, factor: Any, step: Any) -> tuple[Point, Moved]:
+        batch = point.likelihood.shape
+        at_random, anew, which, accept = jax.random.split(key, 4)
+        noise = jax.random.normal(at_random, point.x.shape, point.x.dtype)
+        x = point.x + step[:, None] * jnp.einsum("kij,rkj->rki", factor, noise)
+        independent = jnp.zeros(batch, bool)
+        if model.draw_prior is not None:
+            independent = (jax.random.uniform(which, batch) < FRESH).at[:, 0].set(True)
+            x = jnp.where(independent[..., None], fresh(model, anew, batch), x)
+        proposal = at(model, RANDOM_WALK, x)
+        keys = jax.random.split(accept, batch)
+        over_rungs = jax.vmap(one, (0, 0, 0, 0, 0))
+        new, acceptance = jax.vmap(over_rungs, (0, 0, 0, None, 0))(keys, point, proposal, t, independent)
+        return new, Moved(acceptance, ~independent, ~jnp.isfinite(proposal.likelihood))
+
+    return move
+
+
+def _by_gradient(model: PowerPosterior, kernel: str, blackjax: Any) -> Callable:
+    """MALA or NUTS. A proposal that is certain to be rejected, or a divergence, counts as one without likelihood."""
+    import jax
+    import jax.numpy as jnp
+
+    step_of = (blackjax.mala if kernel == MALA else blackjax.nuts).build_kernel()
+    start_of = blackjax.mala.init if kernel == MALA else blackjax.nuts.init
+    state_type = type(jax.eval_shape(lambda z: start_of(z, lambda z: z.sum()), jnp.zeros(1)))
+
+    def one(key: Any, point: Point, t: Any, factor: Any, step: Any) -> tuple[Any, Any, Any]:
+        def density(z: Any) -> Any:
+            likelihood, prior = model.parts((point.x + factor @ z)[None])
+            value = prior[0] + t * likelihood[0]
+            return jnp.where(jnp.isfinite(likelihood[0]) & jnp.isfinite(value), value, -jnp.inf)
+
+        z = jnp.zeros_like(point.x)
+        slope = factor.T @ (point.prior_slope + t * point.likelihood_slope)
+        state = state_type(z, _tempered(t, point.likelihood, point.prior), slope)
+        if kernel == MALA:
+            state, info = step_of(key, state, density, step)
+            rejected = info.acceptance_rate == 0
+        else:
+            state, info = step_of(key, state, density, step, jnp.ones_like(z), max_num_doublings=LARGEST_TREE)
+            rejected = info.is_divergent
+        return point.x + factor @ state.position, info.acceptance_rate, rejected
+
+    def move(key: Any, point: Point, t: Any, factor: Any, step: Any) -> tuple[Point, Moved]:
+        batch = point.likelihood.shape
+        within, anew = jax.random.split(key)
+        over_rungs = jax.vmap(one, (0, 0, 0, 0, 0))
+        keys = jax.random.split(within, batch)
+        x, acceptance, rejected = jax.vmap(over_rungs, (0, 0, None, None, None))(keys, point, t, factor, step)
+        if model.draw_prior is not None:
+            x = x.at[:, 0].set(fresh(model, anew, batch[:1]))
+        new = at(model, kernel, x)
+        lost = ~jnp.isfinite(new.likelihood)  # only a fresh draw of the prior can be
+        new = jax.tree.map(lambda a, b: jnp.where(lost.reshape(batch + (1,) * (a.ndim - 2)), a, b), point, new)
+        acceptance = jnp.where(jnp.isfinite(acceptance), acceptance, 0.0)
+        return new, Moved(acceptance, jnp.ones(batch, bool), rejected | lost)
+
+    return move

@@ -1,0 +1,178 @@
+r"""Power posteriors $p_t(\theta) \propto p(y|\theta)^t\,p(\theta)$ in unconstrained coordinates, with their scores."""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from .._compile_cache import compile_cache
+from .._samples import Samples
+from .._status import InputError
+from .bijections import Bijection
+
+# Gradients are taken of this many draws at a time, which bounds the memory of their intermediates.
+PIECE = 128
+
+
+@dataclass(frozen=True, eq=False)
+class PowerPosterior:
+    r"""A model: a log likelihood and a log prior, in JAX, of *constrained* parameters.
+
+    In unconstrained coordinates x with $\theta = T(x)$ the density at temperature t is
+    $\log p_t(x) = t\,\log p(y|T(x)) + \log p(T(x)) + \log|\det \partial T/\partial x|$ up to a constant. The prior must
+    be normalised, and the likelihood as well if the evidence is to be compared between models.
+
+    **Arguments:**
+
+    - `log_likelihood`, `log_prior`: functions of a dict of the parameters, each returning one number.
+    - `parameters`: where each parameter lives: `{"theta": Positive(), "w": Simplex(3), "b": Real((2,))}`.
+    - `draw_prior`: from a JAX key to a dict of parameters drawn from the prior. With it chains start in the prior, and
+      the rung at t = 0 takes fresh prior draws, which carries every other rung along.
+    - `vectorised`: both functions take parameters with one more, last, axis of draws, and return one number a draw.
+      Worth it for loops over time, where that layout is the fast one.
+
+    >>> import jax.numpy as jnp
+    >>> from steincv.evidence import Positive, PowerPosterior
+    >>> model = PowerPosterior(
+    ...     log_likelihood=lambda p: -0.5 * (1.3 - p["theta"]) ** 2,
+    ...     log_prior=lambda p: -p["theta"],
+    ...     parameters={"theta": Positive()},
+    ... )
+    >>> model.names
+    ('theta',)
+    """
+
+    log_likelihood: Callable[[Any], Any]
+    log_prior: Callable[[Any], Any]
+    parameters: Mapping[str, Bijection]
+    draw_prior: Callable[[Any], Mapping[str, Any]] | None = None
+    vectorised: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("log_likelihood", "log_prior"):
+            if not callable(getattr(self, name)):
+                raise InputError(f"`{name}` must be a function of a dict of the parameters.")
+        whole = isinstance(self.parameters, Mapping) and len(self.parameters) > 0
+        if not whole or not all(isinstance(b, Bijection) for b in self.parameters.values()):
+            raise InputError(
+                "`parameters` must be a dict that says where each parameter lives, as in {'tau': Positive()}; "
+                f"got {self.parameters!r}."
+            )
+
+    @property
+    def dim(self) -> int:
+        """The number of unconstrained coordinates."""
+        return sum(b.size for b in self.parameters.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A label for every unconstrained coordinate: `tau`, `b[0]`, `b[1]`, ..."""
+        labels = []
+        for name, b in self.parameters.items():
+            labels += [name] if b.shape == () else [f"{name}[{i}]" for i in range(b.size)]  # type: ignore[attr-defined]
+        return tuple(labels)
+
+    # In JAX, to be traced ----------------------------------------------------------------------------------
+
+    def constrain(self, x: Any) -> dict[str, Any]:
+        """The parameters at one unconstrained vector."""
+        return self._forward(x)[0]
+
+    def unconstrain(self, parameters: Mapping[str, Any]) -> Any:
+        """The unconstrained vector of some parameters."""
+        import jax.numpy as jnp
+
+        return jnp.concatenate([b.inverse(parameters[name]) for name, b in self.parameters.items()])
+
+    def _forward(self, x: Any) -> tuple[dict[str, Any], Any]:
+        values, total, start = {}, 0.0, 0
+        for name, b in self.parameters.items():
+            values[name], log_det = b.forward(x[start : start + b.size])
+            total, start = total + log_det, start + b.size
+        return values, total
+
+    def parts(self, x: Any) -> tuple[Any, Any]:
+        """Log likelihood, and log prior with the log Jacobian, at rows x `(n, dim)`: each `(n,)`."""
+        import jax
+
+        if self.vectorised:
+            parameters, log_det = jax.vmap(self._forward, out_axes=-1)(x)
+            return self.log_likelihood(parameters), self.log_prior(parameters) + log_det
+
+        def one(row: Any) -> tuple[Any, Any]:
+            parameters, log_det = self._forward(row)
+            return self.log_likelihood(parameters), self.log_prior(parameters) + log_det
+
+        return jax.vmap(one)(x)
+
+    def slopes(self, x: Any) -> tuple[Any, Any]:
+        """Gradients of the two `parts` at rows x: each `(n, dim)`. A draw depends on its own row alone."""
+        import jax
+
+        # one after the other: with both at once the long way back through the likelihood is gone twice
+        return jax.grad(lambda x: self.parts(x)[0].sum())(x), jax.grad(lambda x: self.parts(x)[1].sum())(x)
+
+    # On the host ---------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Refuse a model whose functions fail, or return anything but one number."""
+        import jax
+        import jax.numpy as jnp
+
+        draws = (1,) if self.vectorised else ()
+        parameters = {n: jax.ShapeDtypeStruct((*b.shape, *draws), jnp.float64) for n, b in self.parameters.items()}  # type: ignore[attr-defined]
+        for name in ("log_likelihood", "log_prior"):
+            try:
+                with jax.enable_x64(True):
+                    out = jax.eval_shape(getattr(self, name), parameters)
+            except Exception as error:
+                reason = " ".join(str(error).split())[:300]
+                raise InputError(f"`{name}` failed at rung 0: {type(error).__name__}: {reason}") from error
+            shape = getattr(out, "shape", None)
+            if shape != draws:
+                found = f"an array of shape {shape}" if shape is not None else f"a {type(out).__name__}"
+                wanted = "one number a draw, `(n,)`" if self.vectorised else "one number"
+                raise InputError(
+                    f"`{name}` returned {found} at rung 0, and would at every other; expected {wanted}: the sum over "
+                    f"the data or the parameters."
+                )
+
+    def evaluate(self, draws: Float[np.ndarray, "*batch dim"]) -> tuple[np.ndarray, np.ndarray]:
+        """`parts` at draws of any leading shape, in float64."""
+        return self._map("parts", draws, ())
+
+    def gradients(self, draws: Float[np.ndarray, "*batch dim"]) -> tuple[np.ndarray, np.ndarray]:
+        """`slopes` at draws of any leading shape, in float64."""
+        return self._map("slopes", draws, (self.dim,))
+
+    def samples(self, draws: Float[np.ndarray, "chain draw dim"], temperature: float, slopes: Any = None) -> Samples:
+        """Draws of the power posterior at `temperature`, with their scores."""
+        of_likelihood, of_prior = self.gradients(draws) if slopes is None else slopes
+        # at t = 0 the likelihood plays no part, even where its gradient overflows
+        scores = of_prior + temperature * of_likelihood if temperature > 0 else of_prior
+        return Samples(draws, scores, self.names, self.constrain)
+
+    def _map(self, what: str, draws: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        import jax
+
+        flat = np.asarray(draws, dtype=np.float64).reshape(-1, self.dim)
+        rows = min(PIECE, len(flat))
+        pieces = []
+        with jax.enable_x64(True), compile_cache():
+            for start in range(0, len(flat), rows):
+                piece = flat[start : start + rows]
+                full = np.concatenate([piece, np.repeat(piece[:1], rows - len(piece), axis=0)])
+                first, second = _compiled(self, what)(full)
+                pieces.append((np.asarray(first)[: len(piece)], np.asarray(second)[: len(piece)]))
+        first, second = (np.concatenate(part).reshape(*draws.shape[:-1], *shape) for part in zip(*pieces, strict=True))
+        return first, second
+
+
+@functools.lru_cache(maxsize=32)
+def _compiled(model: PowerPosterior, what: str) -> Callable:
+    import jax
+
+    return jax.jit(getattr(model, what))

@@ -1,0 +1,62 @@
+r"""Swaps between neighbouring rungs, and the round trips that they make possible.
+
+Even pairs and odd pairs take turns, which carries states up and down the ladder rather than letting them diffuse. A
+swap of rungs i and i + 1 is accepted with probability $\min(1, \exp((t_i - t_{i+1})(l_{i+1} - l_i)))$.
+
+Reference: Okabe et al. (2001), Chem. Phys. Lett. 335; Syed et al. (2022), JRSS B 84.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+UP, DOWN = 1, 2
+
+
+class Walkers(NamedTuple):
+    """Who is where: `here` is the walker at each `(replica, rung)`, `heading` by walker, and round trips so far."""
+
+    here: Any
+    heading: Any
+    trips: Any
+
+
+def new_walkers(replicas: int, rungs: int) -> Walkers:
+    import jax.numpy as jnp
+
+    here = jnp.asarray(np.tile(np.arange(rungs, dtype=np.int32), (replicas, 1)))
+    return Walkers(here, jnp.zeros((replicas, rungs), jnp.int32), jnp.zeros(replicas, jnp.int32))
+
+
+def swap(key: Any, point: Any, walkers: Walkers, t: Any, iteration: Any) -> tuple[Any, Walkers, Any]:
+    """Swap the pairs whose turn it is; also gives the acceptance probability of every pair, whoever's turn it is."""
+    import jax
+    import jax.numpy as jnp
+
+    likelihood = point.likelihood
+    replicas, rungs = likelihood.shape
+    chance = jnp.exp(jnp.minimum(0.0, (t[:-1] - t[1:]) * (likelihood[:, 1:] - likelihood[:, :-1])))
+    turn = jnp.arange(rungs - 1) % 2 == iteration % 2
+    uniform = jax.random.uniform(key, chance.shape, chance.dtype)
+    up = jnp.where(turn & (uniform < chance), 1, 0)
+    nothing = jnp.zeros((replicas, 1), up.dtype)
+    source = jnp.arange(rungs) + jnp.concatenate([up, nothing], 1) - jnp.concatenate([nothing, up], 1)
+
+    def permuted(a: Any) -> Any:
+        return jnp.take_along_axis(a, source.reshape(source.shape + (1,) * (a.ndim - 2)), axis=1)
+
+    here = permuted(walkers.here)
+    return jax.tree.map(permuted, point), _count(Walkers(here, walkers.heading, walkers.trips)), chance
+
+
+def _count(walkers: Walkers) -> Walkers:
+    """A walker at the bottom heads up, at the top it turns, and back at the bottom it has made a round trip."""
+    import jax.numpy as jnp
+
+    rows = jnp.arange(walkers.here.shape[0])
+    bottom, top = walkers.here[:, 0], walkers.here[:, -1]
+    heading, trips = walkers.heading, walkers.trips
+    trips = trips + (heading[rows, bottom] == DOWN)
+    heading = heading.at[rows, bottom].set(UP)
+    heading = heading.at[rows, top].set(jnp.where(heading[rows, top] == UP, DOWN, heading[rows, top]))
+    return Walkers(walkers.here, heading, trips)

@@ -1,0 +1,130 @@
+"""What tempering gives: draws of every rung with scores, and how well the chains have mixed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from .._error_bars import effective_draws, split_rhat
+from .._samples import Samples
+from .._status import InputError
+from .ladder import rung_name
+from .power_posterior import PowerPosterior
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True, eq=False)
+class Tempered:
+    """Draws of all power posteriors; replicas are the chains.
+
+    - `samples`: one a rung, with the scores of its power posterior. `log_likelihoods`: `(replica, draw)` each.
+    - `acceptance`, `rejected`: of every rung, the acceptance rate and the number of proposals without finite likelihood
+      (for NUTS divergences too). `swaps`: the acceptance rate of each pair of neighbours.
+    - `round_trips`: of every replica, how often a state went from t = 0 to t = 1 and back.
+    - `rhat`, `ess`: of every rung, the worst over the coordinates and the log likelihood.
+    """
+
+    temperatures: Float[np.ndarray, " rung"]
+    samples: tuple[Samples, ...]
+    log_likelihoods: tuple[np.ndarray, ...]
+    acceptance: Float[np.ndarray, " rung"]
+    rejected: np.ndarray
+    swaps: Float[np.ndarray, " pair"]
+    round_trips: np.ndarray
+    rhat: Float[np.ndarray, " rung"]
+    ess: Float[np.ndarray, " rung"]
+    iterations: int
+    kernel: str
+    seconds: float = 0.0
+
+    @classmethod
+    def of(
+        cls,
+        model: PowerPosterior,
+        t: np.ndarray,
+        x: Float[np.ndarray, "replica rung draw dim"],
+        likelihood: Float[np.ndarray, "replica rung draw"],
+        state: Any,
+        kernel: str,
+    ) -> "Tempered":
+        samples = []
+        for k in range(len(t)):
+            try:
+                samples.append(model.samples(x[:, k], float(t[k])))
+            except InputError as error:
+                raise InputError(f"{rung_name(k, t)}: {error}") from error
+        rhat, ess = _mixing(x, likelihood)
+        tally = state.tally
+        iterations = int(tally.iterations)
+        return cls(
+            t,
+            tuple(samples),
+            tuple(np.ascontiguousarray(likelihood[:, k]) for k in range(len(t))),
+            tally.acceptance / max(iterations, 1),
+            tally.rejected,
+            tally.swaps / max(iterations, 1),
+            np.asarray(state.walkers.trips),
+            rhat,
+            ess,
+            iterations,
+            kernel,
+        )
+
+    def took(self, seconds: float) -> "Tempered":
+        return replace(self, seconds=seconds)
+
+    def table(self) -> "pandas.DataFrame":
+        """A row for every rung."""
+        import pandas
+
+        columns: Mapping[str, Any] = {
+            "temperature": self.temperatures,
+            "acceptance": self.acceptance,
+            "swap_up": np.append(self.swaps, np.nan),
+            "rhat": self.rhat,
+            "ess": self.ess,
+            "not_finite": self.rejected,
+        }
+        return pandas.DataFrame(columns).rename_axis("rung")
+
+    def diagnostics(self) -> dict[str, Any]:
+        """The same and the round trips, in JSON's types."""
+        return {
+            "kernel": self.kernel,
+            "iterations": self.iterations,
+            "seconds": self.seconds,
+            "acceptance": self.acceptance.tolist(),
+            "swaps": self.swaps.tolist(),
+            "round_trips": self.round_trips.tolist(),
+            "rhat": self.rhat.tolist(),
+            "ess": self.ess.tolist(),
+            "not_finite": self.rejected.tolist(),
+        }
+
+    def __repr__(self) -> str:
+        replicas, draws = self.log_likelihoods[0].shape
+        return (
+            f"Tempered({len(self.temperatures)} rungs x {replicas} replicas x {draws} draws by {self.kernel}: "
+            f"swap rates {self.swaps.min():.2f} to {self.swaps.max():.2f}, {int(self.round_trips.sum())} round trips, "
+            f"worst R-hat {self.rhat.max():.3f}, least ESS {self.ess.min():.0f})"
+        )
+
+
+def _mixing(x: np.ndarray, likelihood: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The worst R-hat and the least ESS of every rung; not known (nan) for fewer than four draws."""
+    rungs, draws = x.shape[1:3]
+    if draws < 4:
+        return np.full(rungs, np.nan), np.full(rungs, np.nan)
+    rhat, ess = np.empty(rungs), np.empty(rungs)
+    for k in range(rungs):
+        series = np.concatenate([x[:, k], likelihood[:, k, :, None]], axis=-1)
+        rhat[k] = split_rhat(series).max()
+        center = series[0, 0]
+        spread = np.abs(series - center).max(axis=(0, 1))
+        moving = spread > 0
+        ess[k] = effective_draws((series[..., moving] - center[moving]) / spread[moving]).min() if moving.any() else 1.0
+    return rhat, ess

@@ -1,0 +1,320 @@
+"""Parallel tempering: every rung of every replica moves by itself, and neighbouring rungs swap states.
+
+All rungs and replicas are one compiled program, run in segments between which it shows progress and can be stopped and
+taken up again, to the same bits. Randomness of an iteration comes from the seed and its number alone.
+"""
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from .._arrays import StrPath
+from .._compile_cache import compile_cache
+from .._folds import whole_number
+from .._memory import reserve
+from .._status import InputError
+from .checkpoint import Checkpoint
+from .ladder import check_temperatures, rung_name, temperature_ladder
+from .moves import RANDOM_WALK, TARGET, Point, at, first_step, fresh, mover
+from .power_posterior import PowerPosterior
+from .progress import bar
+from .swaps import Walkers, new_walkers, swap
+from .tempered import Tempered
+from .warm_up import FEWEST_IN_WINDOW, LARGEST_DENSE, Moments, Tuning, add, factors, no_moments, react, windows
+
+# Between so many segments there is progress to see and a place to stop at.
+SEGMENTS = 50
+# Draws of the prior, a replica, among which the chains of all its rungs find their starting points.
+POOL = 1000
+# Random walks take many steps to forget where they were; a draw is kept after so many.
+THIN = {RANDOM_WALK: 10, "mala": 5, "nuts": 1}
+LOG_STEPS = (-20.0, 6.0)
+
+
+class Tally(NamedTuple):
+    """Sums over iterations: acceptance and rejections without likelihood of rungs, swap probabilities of pairs."""
+
+    iterations: Any
+    acceptance: Any
+    rejected: Any
+    swaps: Any
+
+
+class State(NamedTuple):
+    """Everything that an iteration changes."""
+
+    point: Point
+    walkers: Walkers
+    tuning: Tuning
+    moments: Moments
+    tally: Tally
+
+
+def temper(
+    model: PowerPosterior,
+    temperatures: Any = None,
+    *,
+    draws: int = 1000,
+    replicas: int = 4,
+    warmup: int = 2000,
+    thin: int | None = None,
+    kernel: str = RANDOM_WALK,
+    seed: int = 0,
+    keep: Any = None,
+    checkpoint: StrPath | None = None,
+    progress: bool = False,
+) -> Tempered:
+    """Draw from every power posterior of a model.
+
+    **Arguments:**
+
+    - `temperatures`: increasing from 0 to 1; `temperature_ladder()` if not given.
+    - `draws`: how many are taken from each rung of each of the independent `replicas`, one every `thin` iterations
+      (by default 10 for random walks, 5 for MALA, 1 for NUTS).
+    - `warmup`: iterations in which step sizes and preconditioners are learned; they are fixed afterwards.
+    - `kernel`: "random walk", "mala" or "nuts", by BlackJAX.
+    - `keep`: the numbers of the draws that are kept, increasing; all of them by default.
+    - `checkpoint`: a file to keep the state in; the same call takes it up again. `progress`: a bar on stderr.
+
+    Reference: Geyer (1991); Friel, Pettitt (2008), JRSS B 70.
+    """
+    import jax
+
+    t = temperature_ladder() if temperatures is None else check_temperatures(temperatures)
+    if not isinstance(model, PowerPosterior):
+        raise InputError(f"`model` must be a steincv.evidence.PowerPosterior, got {type(model).__name__}.")
+    if kernel not in TARGET:
+        raise InputError(f"`kernel` must be one of {', '.join(map(repr, TARGET))}, got {kernel!r}.")
+    draws, replicas = whole_number("draws", draws, 1), whole_number("replicas", replicas, 1)
+    warmup, seed = whole_number("warmup", warmup, 0), whole_number("seed", seed, 0)
+    thin = THIN[kernel] if thin is None else whole_number("thin", thin, 1)
+    kept = _kept(keep, draws)
+    reserve(
+        f"{len(kept)} draws of {replicas} replicas, {len(t)} rungs and {model.dim} dimensions",
+        8.0 * 4 * len(kept) * replicas * len(t) * (model.dim + 1),
+        "Keep fewer draws.",
+    )
+    model.check()
+    start = time.perf_counter()
+    with jax.enable_x64(True), compile_cache():
+        # the start is part of what identifies a run: another model, ladder or seed starts elsewhere
+        x, scale = _start(model, t, replicas, seed)
+        settings = {"draws": draws, "thin": thin, "warmup": warmup, "kernel": kernel, "seed": seed}
+        store = Checkpoint.of(checkpoint, settings, x, t, kept)
+        run = _Run(model, kernel, t, seed, -(-draws // SEGMENTS))
+        state = run.new_state(x, scale)
+        x_kept, l_kept = np.zeros((len(kept), *x.shape)), np.zeros((len(kept), *x.shape[:2]))
+        jobs = _jobs(warmup, draws, thin, run.length)
+        done, filled, state = store.resume(state, x_kept, l_kept)
+        with bar("tempering", sum(run.length * job.thin for job in jobs), progress) as advance:
+            advance(sum(run.length * job.thin for job in jobs[:done]))
+            for number, job in enumerate(jobs[done:], done + 1):
+                state, x_new, l_new = run.segment(state, job)
+                if job.draw is not None:
+                    here = kept[(kept >= job.draw) & (kept < job.draw + run.length)]
+                    new = slice(filled, filled := filled + len(here))
+                    x_kept[new], l_kept[new] = x_new[here - job.draw], l_new[here - job.draw]
+                store.keep(number, filled, state, x_kept, l_kept)
+                advance(run.length * job.thin)
+        state = jax.tree.map(np.asarray, state)
+    tempered = Tempered.of(model, t, np.moveaxis(x_kept, 0, 2), np.moveaxis(l_kept, 0, 2), state, kernel)
+    store.remove()
+    return tempered.took(time.perf_counter() - start)
+
+
+def _kept(keep: Any, draws: int) -> np.ndarray:
+    if keep is None:
+        return np.arange(draws)
+    kept = np.asarray(keep)
+    if kept.ndim != 1 or kept.dtype.kind not in "iu" or len(kept) == 0:
+        raise InputError("`keep` must be the numbers of the draws to keep, increasing.")
+    if kept[0] < 0 or kept[-1] >= draws or (np.diff(kept) <= 0).any():
+        raise InputError(f"`keep` must increase within 0 to {draws - 1}; it has {kept[0]} to {kept[-1]}.")
+    return kept.astype(int)
+
+
+# What is run when ------------------------------------------------------------------------------------------
+
+
+class _Job(NamedTuple):
+    """A segment: `thin` iterations for each of its states, the first of them number `first`.
+
+    While `adapting` it belongs to the window that began at `window`, and `renew` tells whether it is the last before
+    the preconditioner is made anew. Otherwise its states are draws, the first of them number `draw`.
+    """
+
+    first: int
+    thin: int
+    adapting: bool
+    window: int = 0
+    renew: bool = False
+    last: bool = False
+    draw: int | None = None
+
+
+def _jobs(warmup: int, draws: int, thin: int, length: int) -> list[_Job]:
+    """All segments have one length, so that they are one program; what the last has too many of is not used.
+
+    The preconditioner is renewed after every window but the last, which tunes the step sizes to it.
+    """
+    jobs: list[_Job] = []
+    first = 0
+    units = max(1, round(warmup / length)) if warmup else 0
+    at_once = max(1, units // SEGMENTS)
+    ends = np.cumsum(windows(units, -(-FEWEST_IN_WINDOW // length)))
+    for end in ends:
+        window = first
+        while first < end * length:
+            each = min(at_once, end - first // length)
+            first += each * length
+            renew = first == end * length
+            jobs.append(_Job(first - each * length, int(each), True, window, renew and end != ends[-1], renew))
+        jobs[-1] = jobs[-1]._replace(last=end == ends[-1])
+    for draw in range(0, draws, length):
+        jobs.append(_Job(first + draw * thin, thin, False, draw=draw))
+    return jobs
+
+
+class _Run:
+    """The compiled program of one run; its segments have `length` states."""
+
+    def __init__(self, model: PowerPosterior, kernel: str, t: np.ndarray, seed: int, length: int):
+        import jax
+        import jax.numpy as jnp
+
+        self.model, self.kernel, self.length = model, kernel, length
+        self.t, self.key = jnp.asarray(t), jax.random.key(seed)
+
+    def new_state(self, x: np.ndarray, scale: np.ndarray) -> State:
+        import jax.numpy as jnp
+
+        replicas, rungs, dim = x.shape
+        point = _at(self.model, self.kernel)(jnp.asarray(x))
+        step = jnp.full(rungs, np.log(first_step(self.kernel, dim)))
+        tuning = Tuning(step, jnp.asarray(np.broadcast_to(np.diag(scale), (rungs, dim, dim))))
+        moments = no_moments(x, dim <= LARGEST_DENSE)
+        return State(point, new_walkers(replicas, rungs), tuning, moments, _no_tally(rungs))
+
+    def segment(self, state: State, job: _Job) -> tuple[State, np.ndarray, np.ndarray]:
+        """The state after a segment, and its draws: x and log likelihoods."""
+        program = _program(self.model, self.kernel, self.length)
+        state, x, likelihood = program(state, self.key, self.t, job.first, job.thin, job.adapting, job.window)
+        if job.renew:
+            state = self._renewed(state)
+        if job.last:  # rates and round trips are those of the draws, not of the warm-up
+            replicas, rungs = state.point.likelihood.shape
+            state = state._replace(walkers=new_walkers(replicas, rungs), tally=_no_tally(rungs))
+        return state, np.asarray(x), np.asarray(likelihood)
+
+    def _renewed(self, state: State) -> State:
+        import jax.numpy as jnp
+
+        factor = factors(state.moments, np.asarray(state.tuning.factor))
+        step = jnp.full(len(self.t), np.log(first_step(self.kernel, self.model.dim)))
+        moments = no_moments(np.asarray(state.point.x), state.moments.second.ndim == 3)
+        return state._replace(tuning=Tuning(step, jnp.asarray(factor)), moments=moments)
+
+
+def _no_tally(rungs: int) -> Tally:
+    import jax.numpy as jnp
+
+    return Tally(jnp.zeros((), jnp.int64), jnp.zeros(rungs), jnp.zeros(rungs, jnp.int64), jnp.zeros(rungs - 1))
+
+
+# The programs ------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=16)
+def _fresh_draws(model: PowerPosterior, shape: tuple[int, int]) -> Callable:
+    import jax
+
+    return jax.jit(lambda key: fresh(model, key, shape))
+
+
+@functools.lru_cache(maxsize=16)
+def _at(model: PowerPosterior, kernel: str) -> Callable:
+    import jax
+
+    return jax.jit(functools.partial(at, model, kernel))
+
+
+@functools.lru_cache(maxsize=16)
+def _program(model: PowerPosterior, kernel: str, length: int) -> Callable:
+    """`length` states, each after some iterations: a move of every chain and a round of swaps."""
+    import jax
+    import jax.numpy as jnp
+
+    move = mover(model, kernel)
+
+    def iteration(state: State, key: Any, t: Any, i: Any, adapting: Any, window: Any) -> State:
+        within, between = jax.random.split(jax.random.fold_in(key, i))
+        point, moved = move(within, state.point, t, state.tuning.factor, jnp.exp(state.tuning.log_step))
+        point, walkers, chance = swap(between, point, state.walkers, t, i)
+        tally = Tally(
+            state.tally.iterations + 1,
+            state.tally.acceptance + moved.acceptance.mean(0),
+            state.tally.rejected + moved.rejected.sum(0),
+            state.tally.swaps + chance.mean(0),
+        )
+        log_step = react(state.tuning.log_step, moved.acceptance, moved.stepped, TARGET[kernel], i - window)
+        log_step = jnp.where(adapting, jnp.clip(log_step, *LOG_STEPS), state.tuning.log_step)
+        moments = jax.lax.cond(adapting, add, lambda m, x: m, state.moments, point.x)
+        return State(point, walkers, Tuning(log_step, state.tuning.factor), moments, tally)
+
+    @jax.jit
+    def run(state: State, key: Any, t: Any, first: Any, thin: Any, adapting: Any, window: Any) -> tuple:
+        def states(state: State, n: Any) -> tuple[State, Any]:
+            begin = first + n * thin
+            state = jax.lax.fori_loop(
+                begin, begin + thin, lambda i, s: iteration(s, key, t, i, adapting, window), state
+            )
+            return state, (state.point.x, state.point.likelihood)
+
+        state, (x, likelihood) = jax.lax.scan(states, state, jnp.arange(length))
+        return state, x, likelihood
+
+    return run
+
+
+# Where the chains start ----------------------------------------------------------------------------------------
+
+
+def _start(
+    model: PowerPosterior, t: np.ndarray, replicas: int, seed: int
+) -> tuple[Float[np.ndarray, "replica rung dim"], Float[np.ndarray, " dim"]]:
+    """Each replica has draws of the prior of its own; a rung starts at one chosen with weight likelihood^t.
+
+    Also gives the spread of those draws. Without `draw_prior` they are standard normal in unconstrained coordinates.
+    """
+    import jax
+
+    key = jax.random.fold_in(jax.random.key(seed), 2**31 - 1)
+    shape = (replicas, POOL)
+    if model.draw_prior is None:
+        pool = np.asarray(jax.random.normal(key, (*shape, model.dim)))
+    else:
+        pool = np.asarray(_fresh_draws(model, shape)(key))
+        if pool.shape != (*shape, model.dim) or not np.isfinite(pool).all():
+            raise InputError(
+                f"`draw_prior` gives, unconstrained, {pool.shape[2:]} numbers of which {np.isfinite(pool).mean():.0%} "
+                f"are finite; expected {model.dim} inside the range of their parameters."
+            )
+    likelihood, prior = model.evaluate(pool)
+    density = np.where(np.isfinite(likelihood), prior, -np.inf)
+    good = np.isfinite(density)
+    if (lost := ~good.any(axis=1)).any():
+        raise InputError(
+            f"No chain can start: none of {POOL} points of replica {int(np.argmax(lost))} has a finite log likelihood "
+            f"and log prior, so neither has {rung_name(0, t)}. Look at the model, or give `draw_prior`."
+        )
+    gumbel = np.random.default_rng(seed).gumbel(size=(*shape, len(t)))
+    weight = np.where(good, np.where(good, likelihood, 0.0), -np.inf)[..., None] * np.where(t > 0, t, 1.0)
+    weight[..., t == 0] = np.where(good, 0.0, -np.inf)[..., None]
+    choice = np.argmax(weight + gumbel, axis=1)
+    x = np.take_along_axis(pool, choice[..., None], axis=1)
+    spread = pool.reshape(-1, model.dim)[good.reshape(-1)].std(axis=0)
+    return x, np.where(spread > 0, spread, 1.0)

@@ -1,0 +1,366 @@
+r"""Thermodynamic integration: $\log p(y) = \int_0^1 E_t[\log p(y|\theta)]\,dt$, each rung with control variates."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from .._error_bars import DRAWS_PER_DEGREE_OF_FREEDOM, Average, average, degrees_of_freedom
+from .._folds import whole_number
+from .._result import Estimate
+from .._samples import Samples
+from .._status import ALARMS, Code, InputError, Status
+from ..families._method import Method
+from ..families.auto import Auto
+from .ladder import check_temperatures, rung_name
+from .progress import bar
+from .rules import Integral, halved, integral, second_order, trapezoid
+from .rung import Bridge, Rung, check_values, no_usable_mean
+from .spending import FEWEST_FOR_ALL, polynomials, spend
+
+LABEL = "log_evidence"
+# Rungs are taken to be coupled if the error bar of their sum says so by more than its own noise, and this much.
+COUPLED = 1.2
+
+
+def log_evidence(
+    samples_per_rung: Sequence[Samples],
+    log_likelihoods: Sequence[Any],
+    temperatures: Any,
+    method: Method | None = None,
+    rule: str = "second-order",
+    seed: int = 0,
+    *,
+    extrapolate: bool = True,
+    coupled: bool | None = None,
+    progress: bool = False,
+) -> Estimate:
+    r"""The log evidence of a model from draws of its power posteriors $p(y|\theta)^t p(\theta)$.
+
+    $$ \log p(y) \approx \sum_i \frac{\Delta_i}{2}(E_i + E_{i+1}) - \frac{\Delta_i^2}{12}(V_{i+1} - V_i) $$
+
+    with $E_i$, $V_i$ the mean and variance of $\log p(y|\theta)$ at rung i, both with control variates.
+
+    **Arguments:**
+
+    - `samples_per_rung`: one `Samples` a rung; the scores are those of *its* power posterior.
+    - `log_likelihoods`: at every draw of every rung, `(chain, draw)` each.
+    - `temperatures`: increasing from 0 to 1; see `temperature_ladder`.
+    - `method`: a family, used on every rung. `Auto()`, the default, fits polynomials on all rungs and everything it
+      has on those that carry the error.
+    - `rule`: "second-order" as above, or "trapezoid", without the variances.
+    - `extrapolate`: take off the error of the second-order rule that halving the ladder shows.
+    - `coupled`: whether draw i of chain c of all rungs belongs together, as in parallel tempering, where swaps
+      correlate the rungs. The error bar is then that of the sum over rungs. `False`: rungs are independent and their
+      squared errors add up. By default it is decided by whether the error bar of the sum is clearly larger.
+
+    The standard error holds the statistical error and what is left of the discretisation error; `info` has the two
+    apart, the other rules, and a row for every rung. A rung without a usable mean (t = 0 often) is reported, and the
+    interval above it computed by $\log E_t[e^{\Delta l}]$, which always has one.
+
+    >>> import numpy as np, steincv as scv
+    >>> t, rng = scv.temperature_ladder(20), np.random.default_rng(0)
+    >>> x = [rng.normal(size=(4, 50, 1)) / np.sqrt(1 + u) for u in t]  # prior N(0, 1), log likelihood -x^2 / 2
+    >>> samples = [scv.Samples(a, -(1 + u) * a) for a, u in zip(x, t)]
+    >>> result = scv.log_evidence(samples, [-0.5 * a[..., 0] ** 2 for a in x], t)
+    >>> bool(abs(result.mean + 0.5 * np.log(2)) < 1e-4)
+    True
+
+    Reference: Friel, Hurn, Wyse (2014), Statistics and Computing 24; Oates, Papamarkou, Girolami (2016), JASA 111.
+    """
+    start = time.perf_counter()
+    t = check_temperatures(temperatures)
+    samples, values = _check_rungs(samples_per_rung, log_likelihoods, t)
+    method = Auto() if method is None else method
+    if not isinstance(method, Method):
+        raise InputError(f"`method` must be a method such as steincv.Polynomial(), got {method!r}.")
+    seed = whole_number("seed", seed, 0)
+    integral(t, rule, extrapolate)  # refuses a rule that does not exist before any work is done
+    trouble = [no_usable_mean(v) for v in values]
+    # only from the bottom up: there the gaps are small, and the ratios of neighbouring densities tame
+    bridges = next(k for k, why in enumerate([*trouble[:-1], None]) if why is None)
+    rungs = _Rungs(t, samples, values, method, seed, bridges)
+    rule_weights = integral(t[bridges:], rule, extrapolate)
+    pieces, refitted = rungs.fit(rule_weights, progress)
+    total = _add_up(pieces, rule_weights, bridges, coupled)
+    statuses = _statuses(pieces, trouble, bridges, t)
+    info = {
+        "temperatures": t.tolist(),
+        "rule": rule,
+        "statistical_error": total.statistical,
+        "discretisation_error": total.discretisation,
+        "coupled": total.coupled,
+        "error_if_independent": total.independent,
+        "error_if_coupled": total.joint,
+        "values_by_rule": _other_rules(pieces, t, bridges),
+        "bridged": [rung_name(k, t) for k in range(bridges)],
+        "refitted": refitted,
+        "rungs": [_row(k, piece, t, trouble) for k, piece in enumerate(pieces)],
+        "seconds": time.perf_counter() - start,
+    }
+    used = any(m != "plain" for piece in pieces for m in piece.result.method)
+    return Estimate(
+        (LABEL,),
+        (),
+        total.values,
+        total.controlled,
+        total.plain,
+        total.better,
+        (str(method) if used else "plain",),
+        (tuple(statuses),),
+        info,
+    )
+
+
+def _check_rungs(
+    samples_per_rung: Sequence[Samples], log_likelihoods: Sequence[Any], t: np.ndarray
+) -> tuple[list[Samples], list[np.ndarray]]:
+    try:
+        samples, values = list(samples_per_rung), list(log_likelihoods)
+    except TypeError as error:
+        raise InputError("`samples_per_rung` and `log_likelihoods` must each hold one entry a rung.") from error
+    for name, entries in (("samples_per_rung", samples), ("log_likelihoods", values)):
+        if len(entries) != len(t):
+            short = len(entries) < len(t)
+            which = f"{rung_name(len(entries), t)} has none" if short else f"entry {len(t)} belongs to no rung"
+            raise InputError(f"`{name}` has {len(entries)} entries but `temperatures` has {len(t)} rungs: {which}.")
+    for k, entry in enumerate(samples):
+        if not isinstance(entry, Samples):
+            raise InputError(
+                f"`samples_per_rung` must hold one steincv.Samples a rung, but {rung_name(k, t)} has a "
+                f"{type(entry).__name__}."
+            )
+        if entry.dim != samples[0].dim:
+            raise InputError(
+                f"The draws of {rung_name(k, t)} have {entry.dim} dimensions, those of rung 0 have {samples[0].dim}: "
+                f"all rungs must be of one model."
+            )
+    return samples, [check_values(rung_name(k, t), v, s) for k, (v, s) in enumerate(zip(values, samples, strict=True))]
+
+
+@dataclass(frozen=True, eq=False)
+class _Rungs:
+    """What is to be fitted on every rung: bridges on the lowest ones, means and variances on the others."""
+
+    t: Float[np.ndarray, " rung"]
+    samples: list[Samples]
+    values: list[np.ndarray]
+    method: Method
+    seed: int
+    bridges: int
+
+    def fit(self, rule: Integral, progress: bool) -> tuple[list[Rung | Bridge], list[int]]:
+        """Every rung, and which of them were fitted a second time with all there is."""
+        automatic = isinstance(self.method, Auto)
+        pieces: list[Rung | Bridge] = []
+        with bar("control variates", len(self.t), progress) as advance:
+            for k in range(len(self.t)):
+                cheap = polynomials(4 * self.samples[k].size // 5, self.samples[k].dim)
+                pieces.append(self._one(k, cheap if automatic else self.method))
+                advance(1)
+            if not automatic or min(s.size for s in self.samples) < FEWEST_FOR_ALL:
+                return pieces, []
+
+            def refit(k: int) -> Rung | Bridge:
+                advance(0)
+                return self._one(k, self.method)
+
+            def errors(found: Sequence[Any]) -> np.ndarray:
+                return np.array([_error(series) for _, series in _contributions(found, rule, self.bridges)])
+
+            return pieces, spend(pieces, errors, refit, floor=_discretisation(pieces, rule))
+
+    def _one(self, k: int, method: Method) -> Rung | Bridge:
+        try:
+            if k < self.bridges:
+                gap = self.t[k + 1] - self.t[k]
+                return Bridge.fit(self.t[k], gap, self.samples[k], self.values[k], method, self.seed)
+            return Rung.fit(self.t[k], self.samples[k], self.values[k], method, self.seed)
+        except InputError as error:
+            raise InputError(f"{rung_name(k, self.t)}: {error}") from error
+
+
+def _contributions(
+    pieces: Sequence[Rung | Bridge], rule: Integral, bridges: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Of every rung, draws whose mean is its part of the sum: plain and controlled."""
+    found = []
+    for k, piece in enumerate(pieces):
+        if isinstance(piece, Bridge):
+            found.append(piece.contribution())
+        else:
+            found.append(piece.contribution(rule.value.mean[k - bridges], rule.value.variance[k - bridges]))
+    return found
+
+
+def _error(series: np.ndarray) -> float:
+    return float(average(series[..., None]).standard_error[0])
+
+
+def _means(pieces: Sequence[Rung | Bridge], which: int) -> tuple[np.ndarray, np.ndarray]:
+    """E and V of the rungs above the bridges, plain (0) or controlled (1)."""
+    rungs = [piece for piece in pieces if isinstance(piece, Rung)]
+    return np.array([r.mean[which].mean for r in rungs]), np.array([r.variance[which].mean for r in rungs])
+
+
+def _discretisation(pieces: Sequence[Rung | Bridge], rule: Integral) -> float:
+    """The largest of the rule's probes, each beyond what the noise of the draws puts into it."""
+    rungs = [piece for piece in pieces if isinstance(piece, Rung)]
+    largest = 0.0
+    for probe in rule.probes:
+        parts = [rungs[k].contribution(probe.mean[k], probe.variance[k])[1] for k in range(len(rungs))]
+        found = _independent(parts)
+        largest = max(largest, float(found.mean) ** 2 - float(found.standard_error) ** 2)
+    return float(np.sqrt(largest))
+
+
+@dataclass(frozen=True, eq=False)
+class _Total:
+    plain: Average
+    better: Average
+    values: np.ndarray
+    controlled: np.ndarray
+    statistical: float
+    discretisation: float
+    coupled: bool
+    independent: float
+    joint: float | None
+
+
+def _add_up(pieces: Sequence[Rung | Bridge], rule: Integral, bridges: int, coupled: bool | None) -> _Total:
+    contributions = _contributions(pieces, rule, bridges)
+    shapes = {plain.shape for plain, _ in contributions}
+    aligned = len(shapes) == 1
+    if coupled and not aligned:
+        raise InputError(
+            f"`coupled` = True needs the same chains and draws at every rung; there are {len(shapes)} different shapes."
+        )
+    discretisation = _discretisation(pieces, rule)
+    apart = [_independent([pair[i] for pair in contributions]) for i in (0, 1)]
+    joined: list[np.ndarray] = []
+    together: list[Average] = []
+    if aligned:
+        joined = [np.sum([pair[i] for pair in contributions], axis=0)[..., None] for i in (0, 1)]
+        together = [average(series).reshape(()) for series in joined]
+    else:  # no draws of the sum exist; its value stands for them
+        joined = [np.full((1, 1, 1), a.mean) for a in apart]
+    if coupled is None:
+        coupled = aligned and _clearly_coupled(apart[1], together[1])
+    plain, better = (_widened(a, discretisation) for a in (together if coupled else apart))
+    return _Total(
+        plain,
+        better,
+        joined[0],
+        joined[1],
+        float((together if coupled else apart)[1].standard_error),
+        discretisation,
+        bool(coupled),
+        float(apart[1].standard_error),
+        float(together[1].standard_error) if together else None,
+    )
+
+
+def _independent(series: Sequence[np.ndarray]) -> Average:
+    """The sum of independent means. Its degrees of freedom are Welch's, and its effective size such as to give them."""
+    parts = [average(s[..., None]).reshape(()) for s in series]
+    squares = np.array([float(p.standard_error) ** 2 for p in parts])
+    freedom = np.array([_freedom(p) for p in parts])
+    mean = np.asarray(sum(float(p.mean) for p in parts))
+    if squares.sum() == 0:
+        return Average(mean, np.asarray(0.0), np.asarray(float(sum(s.size for s in series))))
+    share = squares / squares.sum()
+    return Average(mean, np.asarray(np.sqrt(squares.sum())), _effective(1 / (share**2 / freedom).sum()))
+
+
+def _freedom(a: Average) -> float:
+    return float(degrees_of_freedom(a.ess, a.error_ess))
+
+
+def _effective(freedom: float) -> np.ndarray:
+    """The effective size whose error bar has this many degrees of freedom."""
+    return np.asarray(DRAWS_PER_DEGREE_OF_FREEDOM * (freedom + 1))
+
+
+def _clearly_coupled(apart: Average, together: Average) -> bool:
+    noise = 2 / np.sqrt(max(float(together.ess), 1.0))
+    return bool(together.standard_error > max(COUPLED, 1 + 2 * noise) * apart.standard_error)
+
+
+def _widened(a: Average, discretisation: float) -> Average:
+    """With the discretisation error in the error bar; that part has no noise of its own."""
+    square = float(a.standard_error) ** 2
+    total = square + discretisation**2
+    if square == 0:
+        return Average(a.mean, np.asarray(np.sqrt(total)), a.ess)
+    freedom = _freedom(a) * (total / square) ** 2
+    return Average(a.mean, np.asarray(np.sqrt(total)), _effective(min(freedom, 1e9)))
+
+
+def _statuses(
+    pieces: Sequence[Rung | Bridge], trouble: Sequence[str | None], bridges: int, t: np.ndarray
+) -> list[Status]:
+    """One status a kind, naming its rungs, with the message of the first of them."""
+    found: dict[Code, list[tuple[int, str]]] = {}
+    for k, why in enumerate(trouble):
+        if why is not None:
+            remedy = (
+                "The interval above it is computed from bounded likelihood ratios instead, which do not need that mean."
+                if k < bridges
+                else "The result rests on it and is not to be trusted: use a ladder with more rungs there."
+            )
+            message = f"the log likelihood has no usable mean ({why}): no estimate of it can be trusted. {remedy}"
+            found.setdefault(Code.HEAVY_TAIL, []).append((k, message))
+    kinds = {*ALARMS, Code.LOW_ESS, Code.TOO_MANY_FEATURES}
+    for k, piece in enumerate(pieces):
+        for status in piece.result.status[0]:
+            if status.code in kinds:
+                found.setdefault(status.code, []).append((k, status.message))
+    result = [
+        Status(code, f"at {_named([k for k, _ in entries], t)}: {entries[0][1]}") for code, entries in found.items()
+    ]
+    codes = [{s.code for s in piece.result.status[0]} for piece in pieces]
+    if all(Code.NO_GAIN in c for c in codes):
+        result.append(Status(Code.NO_GAIN, "control variates did not help at any rung, so plain means are used."))
+    return result
+
+
+def _named(rungs: Sequence[int], t: np.ndarray) -> str:
+    if len(rungs) == 1:
+        return rung_name(rungs[0], t)
+    shown = ", ".join(map(str, rungs[:6])) + (f" and {len(rungs) - 6} more" if len(rungs) > 6 else "")
+    return f"rungs {shown} of {len(t)}, first of all {rung_name(rungs[0], t)}"
+
+
+def _other_rules(pieces: Sequence[Rung | Bridge], t: np.ndarray, bridges: int) -> dict[str, Any]:
+    """What the bare rules and the halved ladder give, plain and controlled, with the bridges added."""
+    upper = t[bridges:]
+    rules = {"trapezoid": trapezoid(upper), "second-order": second_order(upper)}
+    if len(upper) > 2:
+        rules["second-order, every second rung"] = halved(upper)
+    rules["second-order, extrapolated"] = integral(upper, "second-order").value
+    below = [sum(float(p.contribution()[i].mean()) for p in pieces if isinstance(p, Bridge)) for i in (0, 1)]
+    return {
+        name: {kind: below[i] + weights(*_means(pieces, i)) for i, kind in enumerate(("plain", "controlled"))}
+        for name, weights in rules.items()
+    }
+
+
+def _row(k: int, piece: Rung | Bridge, t: np.ndarray, trouble: Sequence[str | None]) -> dict[str, Any]:
+    """What a table and a figure show of a rung."""
+    row: dict[str, Any] = {"rung": k, "temperature": float(t[k]), "no_usable_mean": trouble[k]}
+    if isinstance(piece, Bridge):
+        plain = average(piece.values[..., None]).reshape(())
+        row |= {"bridged": True, "plain_mean": float(plain.mean), "plain_error": float(plain.standard_error)}
+        row |= {"mean": None, "error": None, "variance": None, "variance_error": None, "variance_ratio": None}
+    else:
+        (plain, better), (_, spread) = piece.mean, piece.variance
+        old, new = float(plain.standard_error), float(better.standard_error)
+        row |= {"bridged": False, "plain_mean": float(plain.mean), "plain_error": old}
+        row |= {"mean": float(better.mean), "error": new, "variance_ratio": (new / old) ** 2 if old > 0 else 1.0}
+        row |= {"variance": float(spread.mean), "variance_error": float(spread.standard_error)}
+    row |= {"ess": float(plain.ess), "method": piece.result.method[0]}
+    row["status"] = [s.name for s in piece.result.status[0]]
+    return row
