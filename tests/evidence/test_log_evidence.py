@@ -53,9 +53,9 @@ def test_the_exact_numbers_of_van_der_pol(grid):
 
 
 @pytest.mark.usefixtures("as_users_have_it")  # many times faster
-@pytest.mark.parametrize(("draws", "replications", "factor"), [(20, 8, 10), (80, 4, 20)])
+@pytest.mark.parametrize(("draws", "replications", "factor"), [(20, 5, 10), (80, 3, 20)])
 def test_van_der_pol_needs_far_fewer_draws(grid, draws, replications, factor):
-    """20 replications give 47 and 165 times smaller rmse (benchmarks/evidence_coverage.py); 10 and 20 are promised."""
+    """40 replications give 42 and 112 times smaller rmse (benchmarks/evidence_coverage.py); 10 and 20 are promised."""
     off, plain_off = [], []
     for seed in range(replications):
         samples, values = van_der_pol_rungs(grid, draws, np.random.default_rng(seed))
@@ -97,14 +97,14 @@ def test_quadratics_are_exact_for_a_gaussian_posterior(dim):
 
 
 @pytest.mark.usefixtures("as_users_have_it")
-@pytest.mark.parametrize(("dim", "method"), [(2, scv.Polynomial(2)), (5, scv.Polynomial(1)), (3, scv.MonteCarlo())])
+@pytest.mark.parametrize(("dim", "method"), [(2, scv.Polynomial(2)), (3, scv.MonteCarlo())])
 def test_error_bars_cover(dim, method):
-    """40 replications in small; benchmarks/evidence_coverage.py has 200. A true 95 % fails once in 1000, 80 % passes
-    once in 20."""
+    """30 replications in small; benchmarks/evidence_coverage.py has 200. A true 95 % fails once in 300, a true 70 %
+    passes once in 50."""
     problem = Regression.simulate(dim)
-    t = scv.temperature_ladder(16)
+    t = scv.temperature_ladder(10, 3)
     hits, within = [], []
-    for seed in range(40):
+    for seed in range(30):
         samples, values = regression_rungs(problem, t, (4, 40), seed)
         result = scv.log_evidence(samples, values, t, method)
         low, high = result.interval(0.95)
@@ -169,7 +169,7 @@ def test_coupled_rungs_are_seen_and_their_error_is_right():
     problem = Regression.simulate(3)
     t = scv.temperature_ladder(8, 3)
     off, errors, apart = [], [], []
-    for seed in range(30):
+    for seed in range(20):
         result = scv.log_evidence(*coupled_rungs(problem, t, (4, 60), seed), t, scv.MonteCarlo())
         assert result.info["coupled"]
         off.append(float(result.mean) - problem.exact)
@@ -186,7 +186,7 @@ def test_independent_rungs_are_not_taken_for_coupled():
     t = scv.temperature_ladder(8, 3)
     found = [
         scv.log_evidence(*regression_rungs(problem, t, (4, 60), seed), t, scv.MonteCarlo()).info["coupled"]
-        for seed in range(20)
+        for seed in range(10)
     ]
     assert sum(found) <= 1
 
@@ -239,8 +239,8 @@ def test_a_rung_without_a_usable_mean_is_reported_and_bridged(shape):
 def test_healthy_rungs_are_not_bridged():
     problem = Regression.simulate(5)
     t = scv.temperature_ladder(10)
-    for seed in range(10):
-        result = scv.log_evidence(*regression_rungs(problem, t, (1, 100), seed), t, scv.Polynomial(1))
+    for seed in range(4):
+        result = scv.log_evidence(*regression_rungs(problem, t, (1, 100), seed), t, scv.MonteCarlo())
         assert result.info["bridged"] == []
 
 

@@ -103,9 +103,7 @@ def ridge(
     return fit
 
 
-def _leave_one_out(
-    spectrum: _Spectrum, along: np.ndarray, y: np.ndarray, ridges: np.ndarray, every: int
-) -> np.ndarray:
+def _leave_one_out(spectrum: _Spectrum, along: np.ndarray, y: np.ndarray, ridges: np.ndarray, every: int) -> np.ndarray:
     """Mean squared leave-one-out residual, `(penalty, out)`, at `every` so many draws.
 
     It is infinite where the fit goes through a draw.
