@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs bench clean
+.PHONY: help demo test test-next lint docs bench clean
 
 help:
 	@echo "make demo    see what is gained on eight schools; writes demo.png"
 	@echo "make test    lint, types and all tests"
 	@echo "make lint    lint and types only"
+	@echo "make test-next  the adapters on Python 3.13 with PyMC 6 and ArviZ 1, where that interpreter is"
 	@echo "make docs    the documentation, into build/docs"
 	@echo "make bench   how fast it is on this machine"
 	@echo "make clean   remove what these made, .venv included"
@@ -22,6 +23,20 @@ demo: $(READY)
 test: lint
 	# one thread a worker: two workers fill two cores, and spinning BLAS threads slow each other down
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+# The data model of ArviZ changed with Python 3.12: the adapters are tested on both sides of that.
+NEXT ?= $(shell python3.13 -c 'import sys; print(sys.executable)' 2>/dev/null || \
+	ls "$$(pyenv root 2>/dev/null)"/versions/3.13.*/bin/python3.13 2>/dev/null | tail -n 1)
+
+test-next:
+ifeq ($(NEXT),)
+	@echo "test-next: skipped, there is no python3.13 here"
+else
+	test -x .venv-next/bin/python || $(NEXT) -m venv .venv-next
+	.venv-next/bin/python -m pip install --quiet --disable-pip-version-check -e '.[all]' \
+		pytest pytest-xdist hypothesis beartype -c constraints-next.txt
+	OPENBLAS_NUM_THREADS=1 .venv-next/bin/python -m pytest -n 2 tests/adapters
+endif
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -43,5 +58,5 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist demo.png
+	rm -rf $(VENV) .venv-next .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist demo.png
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

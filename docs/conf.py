@@ -18,6 +18,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 autodoc_typehints = "none"  # shapes and types stand in the text
+exclude_patterns = ["paper/*/claims.md"]  # they stand in paper.md
 html_title = "steincv"
 html_theme = "furo"
 html_math_renderer = "mathml"

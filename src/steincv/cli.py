@@ -1,4 +1,4 @@
-"""The command `steincv`: demo, estimate, check, bench. Tables on stdout, progress and errors on stderr."""
+"""The command `steincv`. Tables on stdout, progress and errors on stderr."""
 
 import argparse
 import json
@@ -340,6 +340,11 @@ def _functions(texts: Sequence[str], samples: "Samples") -> "dict[str, np.ndarra
     if not texts:
         return None
     columns = {name: samples.draws[..., i] for i, name in enumerate(samples.names)}
+    if samples.parameters is not None:  # as the user knows them: Stan calls tau and its logarithm by one name
+        from ._values import values_of
+
+        known = values_of(None, samples)
+        columns |= {label: known.array[..., i] for i, label in enumerate(known.labels)}
     values: dict[str, np.ndarray] = {}
     for text in texts:
         named = re.fullmatch(r"\s*([^\W\d]\w*)\s*=(?!=)(.*)", text, re.DOTALL)

@@ -1,6 +1,7 @@
 """One Stan model for all tests, for compiling it is the slow part; and JAX as it was."""
 
 import contextlib
+import fcntl
 import io
 
 import jax
@@ -60,9 +61,12 @@ generated quantities { array[2] int coin; for (i in 1:2) coin[i] = bernoulli_rng
 
 
 @pytest.fixture(scope="session")
-def stan_model():
+def stan_model(tmp_path_factory):
     stan = pytest.importorskip("stan")
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    # of several workers one compiles, and the others find it in PyStan's cache
+    lock = tmp_path_factory.getbasetemp().parent / "stan.lock"
+    with open(lock, "w") as file, contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        fcntl.flock(file, fcntl.LOCK_EX)
         return stan.build(STAN, data={"J": 8, "y": EFFECT.tolist(), "sigma": ERROR.tolist()}, random_seed=1)
 
 

@@ -10,7 +10,7 @@ from checks import check_scores, check_stein, check_table, differences, entries
 
 import steincv as scv
 
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("numpyro")]
+pytestmark = pytest.mark.filterwarnings("ignore")  # of a library's own making
 
 
 @pytest.fixture(scope="module")

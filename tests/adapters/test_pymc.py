@@ -9,7 +9,7 @@ from checks import check_scores, check_stein, check_table, entries
 
 import steincv as scv
 
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("pymc")]
+pytestmark = pytest.mark.filterwarnings("ignore")  # of a library's own making
 
 ORDER = ["tau", "mu", "between", "share", "cut", "theta", "grid"]
 SCHOOLS = ["Alpha", "Beta", "Gamma"]

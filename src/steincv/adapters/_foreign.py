@@ -12,7 +12,7 @@ from .._status import InputError
 LIBRARIES = {
     "numpyro": ("numpyro", "NumPyro", "0.21"),
     "blackjax": ("blackjax", "BlackJAX", "1.2.5"),
-    "pymc": ("pymc", "PyMC", "5.25"),
+    "pymc": ("pymc", "PyMC", "5.26"),
     "arviz": ("arviz", "ArviZ", "0.22"),
     "stan": ("stan", "PyStan", "3.10"),
     "bridgestan": ("bridgestan", "BridgeStan", "2.6"),

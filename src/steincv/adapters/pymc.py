@@ -59,7 +59,8 @@ def _unconstrained(model: Any, values: Mapping[str, np.ndarray], group: Callable
     """Draws of the value variables, `(chain, draw, ...)`: kept by the trace, or the values transformed forward."""
     kept: dict[str, np.ndarray] = {}
     for dataset in filter(lambda d: d is not None, map(group, ("posterior", "unconstrained_posterior"))):
-        kept |= {v.name: dataset[v.name].values for v in model.value_vars if v.name in dataset}
+        there = [v.name for v in model.value_vars if v.name in dataset]
+        kept |= {name: dataset[name].transpose("chain", "draw", ...).values for name in there}
     if len(kept) == len(model.value_vars):
         return {v.name: kept[v.name] for v in model.value_vars}
     with foreign("pymc"):
