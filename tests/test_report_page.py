@@ -234,8 +234,11 @@ def test_many_outputs_show_the_ends_and_every_row(many):
     assert "476 more between these" in text
     order = np.argsort(many.variance_ratio)
     chart = text[text.index('id="gained"') : text.index('id="table"')]
-    for k in (*order[:12], *order[-12:]):
+    for k in order[:12]:
         assert f"{many.labels[k]}:" in chart
+    # where several gained nothing at all, any of them will do
+    least = np.flatnonzero(many.variance_ratio >= many.variance_ratio[order[-12]])
+    assert sum(f"{many.labels[k]}:" in chart for k in least) == 12
     assert f"{many.labels[order[250]]}: " not in chart.split('id="settling"')[0]
     table = text[text.index('id="table"') : text.index('id="methods"')]
     assert table.count("<tr>") == 501

@@ -50,6 +50,8 @@ TRUNK_DRAWS = 4000
 TRUNK_WEIGHTS = 800
 # Members whose validation error is within this factor of the best are averaged.
 CLOSE = 1.5
+# Penalties below this over the number of draws are not used: few validation draws cannot tell a wild fit from a good one.
+LEAST = 3e-3
 
 
 def fit_potentials(
@@ -182,7 +184,8 @@ def _finish(
     """Choose penalties and members by validation error, and solve the linear part on all draws in float64."""
     from ._gauss_newton import Trunk, features
 
-    errors = np.where(np.isfinite(errors), errors, np.inf)
+    allowed = np.array(PENALTIES) * len(problem.z) >= LEAST
+    errors = np.where(np.isfinite(errors) & allowed[:, None], errors, np.inf)
     members, stages, _ = errors.shape
     flat = errors.reshape(members * stages, outputs)
     # no network at all is a candidate too: the polynomial alone
