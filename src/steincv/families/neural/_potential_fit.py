@@ -50,7 +50,7 @@ TRUNK_DRAWS = 4000
 TRUNK_WEIGHTS = 800
 # Members whose validation error is within this factor of the best are averaged.
 CLOSE = 1.5
-# Penalties below this over the number of draws are not used: few validation draws cannot tell a wild fit from a good one.
+# Penalties below this over the number of draws are not used: few validation draws cannot tell wild fits from good ones.
 LEAST = 3e-3
 
 
