@@ -2,7 +2,7 @@
 
     python benchmarks/coverage_networks.py [WORKERS [METHOD ...]]
 
-The chains and functions of coverage.py, 200 replications. A network is fitted on three chains and judged on the fourth,
+The chains and functions of coverage_polynomials.py, 200 replications. A network is fitted on three chains and judged on the fourth,
 four times over; its size, its penalty and when to stop are chosen by validation draws inside the three. Every
 replication is one row of a .npy file in the folder of the draws' cache, so a run that was stopped goes on.
 """
@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import numpy as np
-from coverage import LEVEL, Setting, functions, gaussian_chains, push, truths
+from coverage_polynomials import LEVEL, Setting, functions, gaussian_chains, push, truths
 from sampling import _folder
 from tables import keep, show
 

@@ -1,9 +1,9 @@
 """Do 95 % intervals cover 95 %? `Polynomial(2)` and two wrong ways to fit it, on chains whose truth is known.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/coverage.py
+    OPENBLAS_NUM_THREADS=1 python benchmarks/coverage_polynomials.py
 
 The chains are stationary Gaussian AR(1) chains w pushed through a smooth invertible map x(w), so draws, scores, true
-means (by quadrature) and autocorrelation are all known. Writes results/coverage.csv and prints a table. About ten
+means (by quadrature) and autocorrelation are all known. Writes results/coverage_polynomials.csv and prints a table. About ten
 minutes on two cores.
 """
 
@@ -27,7 +27,7 @@ BAND = (0.900, 0.985)
 RATIO_BAND = (0.90, 1.15)
 SEED = 20240
 PROCESSES = 2
-OUT = pathlib.Path(__file__).parent / "results" / "coverage.csv"
+OUT = pathlib.Path(__file__).parent / "results" / "coverage_polynomials.csv"
 
 BEND = 0.3
 

@@ -29,7 +29,7 @@ from tables import RESULTS, keep, show
 # problem: draws a chain, samplers
 CASES = {"eight_schools": (1000, ("pymc", "numpyro", "blackjax")), "logistic60": (500, ("blackjax",)),
          "garch": (500, ("blackjax",))}  # fmt: skip
-CHAINS, REPEATS, LONGER = 4, 3, 4
+CHAINS, REPEATS, LONGER = 4, 3, 10
 METHODS = ("Polynomial()", "Auto()")
 
 
@@ -98,10 +98,11 @@ def pymc_seconds(name, draws):
 
 
 def slope(run, draws):
-    """Overhead and time of `draws` draws, from a run of as many and one of several times as many."""
-    once, more = run(draws), run(LONGER * draws)
-    t = max(more - once, 0.0) / (LONGER - 1)
-    return once - t, t
+    """Overhead of the first run in a process, and time of `draws` draws: from later runs of two lengths."""
+    first = run(draws)
+    once, more = (min(run(count) for _ in range(REPEATS)) for count in (draws, LONGER * draws))
+    t = (more - once) / (LONGER - 1)
+    return first - t, t
 
 
 def schools():

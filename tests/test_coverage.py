@@ -1,7 +1,7 @@
-"""A fast slice of benchmarks/coverage.py: intervals cover, and the wrong ways to fit are found out.
+"""A fast slice of benchmarks/coverage_polynomials.py: intervals cover, and the wrong ways to fit are found out.
 
 Seeds are fixed. For other seeds, of 200 replications: a true coverage of 94 % is below 0.88 once in 2,300 for each
-function, one of 80 % is above it once in 500. The whole study is in benchmarks/results/coverage.csv.
+function, one of 80 % is above it once in 500. The whole study is in benchmarks/results/coverage_polynomials.csv.
 """
 
 import importlib.util
@@ -12,7 +12,7 @@ import pytest
 
 import steincv as scv
 
-PATH = pathlib.Path(__file__).parents[1] / "benchmarks" / "coverage.py"
+PATH = pathlib.Path(__file__).parents[1] / "benchmarks" / "coverage_polynomials.py"
 SPEC = importlib.util.spec_from_file_location("benchmarks_coverage", PATH)
 study = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(study)
