@@ -13,13 +13,14 @@ import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing import get_context
 
 import numpy as np
 from tables import RESULTS, show
 
-PROCESSES = 2
+PROCESSES = int(os.environ.get("PROCESSES", "2"))
 RUNGS = 30
 OUT = RESULTS / "evidence_coverage.csv"
 
@@ -121,9 +122,9 @@ def replicate(task):
     )
 
 
-def study(setting, pool):
+def study(setting, mapped):
     tasks = [(setting, r) for r in range(setting.replications)]
-    off, plain, error, spacing, covered, seconds = map(np.array, zip(*pool.map(replicate, tasks), strict=True))
+    off, plain, error, spacing, covered, seconds = map(np.array, zip(*mapped(replicate, tasks), strict=True))
     rmse, plain_rmse = (np.sqrt((e**2).mean()) for e in (off, plain))
     return {
         "setting": setting.name,
@@ -147,12 +148,15 @@ def main(chosen):
         with OUT.open(newline="") as file:
             words = ("setting", "method")
             rows = [{k: v if k in words else float(v) for k, v in row.items()} for row in csv.DictReader(file)]
-    with ProcessPoolExecutor(PROCESSES, get_context("spawn")) as pool:
+    with ExitStack() as stack:
+        mapped = map
+        if PROCESSES > 1:
+            mapped = stack.enter_context(ProcessPoolExecutor(PROCESSES, get_context("spawn"))).map
         for setting in SETTINGS:
             known = any((row["setting"], row["method"]) == (setting.name, setting.method) for row in rows)
             if known or chosen not in f"{setting.name} {setting.method}":
                 continue
-            rows.append(study(setting, pool))
+            rows.append(study(setting, mapped))
             with OUT.open("w", newline="") as file:
                 writer = csv.DictWriter(file, rows[0], lineterminator="\n")
                 writer.writeheader()

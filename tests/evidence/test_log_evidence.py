@@ -53,7 +53,7 @@ def test_the_exact_numbers_of_van_der_pol(grid):
 
 
 @pytest.mark.usefixtures("as_users_have_it")  # many times faster
-@pytest.mark.parametrize(("draws", "replications", "factor"), [(20, 5, 10), (80, 3, 20)])
+@pytest.mark.parametrize(("draws", "replications", "factor"), [(20, 3, 10), (80, 2, 20)])
 def test_van_der_pol_needs_far_fewer_draws(grid, draws, replications, factor):
     """40 replications give 42 and 112 times smaller rmse (benchmarks/evidence_coverage.py); 10 and 20 are promised."""
     off, plain_off = [], []
@@ -347,3 +347,30 @@ def test_a_bayes_factor_needs_two_results():
     for wrong in (3.0, scv.estimate(scv.Samples(X, -X), method=scv.Polynomial(1))):
         with pytest.raises(scv.InputError, match="second"):
             scv.bayes_factor(result, wrong)
+
+
+def test_a_bridge_is_the_ratio_of_evidences():
+    """N(0, 1) and N(0, 1/(1 + gap)): log Z ratio -log(1 + gap) / 2 for l = -x^2 / 2, and no constant matters."""
+    from dataclasses import replace
+
+    from steincv.evidence.bridge import Bridge
+
+    rng = np.random.default_rng(0)
+    gap = 3.0
+    lower, upper = (-0.5 * (rng.normal(size=(4, 20_000)) / np.sqrt(p)) ** 2 for p in (1, 1 + gap))
+    best = Bridge.between(gap, lower, upper)
+    assert 0.2 < best.overlap < 0.5
+    for bridge in (best, replace(best, shift=best.shift + 1), replace(best, shift=best.shift - 2)):
+        found = bridge.shift + np.log(bridge.lower_side(lower).mean()) - np.log(bridge.upper_side(upper).mean())
+        assert found == pytest.approx(-0.5 * np.log(1 + gap), abs=0.02)
+
+
+def test_a_bridge_over_any_distance():
+    from steincv.evidence.bridge import Bridge
+
+    rng = np.random.default_rng(0)
+    for size in (1e3, 1e19, 1e250):
+        lower, upper = -size * rng.pareto(0.3, size=(2, 50)), -rng.exponential(size=(2, 50))
+        bridge = Bridge.between(0.1, lower, upper)
+        assert 0 <= bridge.overlap <= 0.5 + 1e-9
+        assert np.isfinite(bridge.shift)

@@ -277,3 +277,12 @@ def test_a_killed_run_goes_on_to_the_same_bits(tempered, tmp_path):
         process.wait()
     assert path.exists()
     assert bits(temper(EXAMPLE.posterior, T, **SETTINGS, checkpoint=path)) == bits(tempered)
+
+
+def test_a_kept_checkpoint_gives_the_same_draws_at_once(tempered, tmp_path, monkeypatch):
+    path = tmp_path / "state.npz"
+    first = temper(EXAMPLE.posterior, T, **SETTINGS, checkpoint=path, keep_checkpoint=True)
+    assert path.exists()
+    monkeypatch.setattr(tempering._Run, "segment", None)  # nothing is left to run
+    again = temper(EXAMPLE.posterior, T, **SETTINGS, checkpoint=path, keep_checkpoint=True)
+    assert bits(again) == bits(first) == bits(tempered)

@@ -56,9 +56,13 @@ class Checkpoint:
 
     def keep(self, done: int, filled: int, state: Any, *kept: np.ndarray) -> None:
         """Write the state, if the last time is long enough ago."""
+        if time.monotonic() - self.last >= INTERVAL:
+            self.write(done, filled, state, *kept)
+
+    def write(self, done: int, filled: int, state: Any, *kept: np.ndarray) -> None:
         import jax
 
-        if self.path is None or time.monotonic() - self.last < INTERVAL:
+        if self.path is None:
             return
         arrays: dict[str, Any] = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
         arrays |= {f"kept{i}": target[:filled] for i, target in enumerate(kept)}

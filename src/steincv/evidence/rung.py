@@ -18,6 +18,7 @@ from .._result import Estimate
 from .._samples import Samples
 from .._status import InputError
 from ..families._method import Method
+from .bridge import Bridge
 
 # Beyond this Pareto k a sample mean converges so slowly that no error bar describes it.
 NO_MEAN = 0.7
@@ -26,23 +27,48 @@ DOMINATED = 0.5
 
 
 @dataclass(frozen=True, eq=False)
+class Use:
+    """What of a rung the sum needs: `moments` E and V; `above`, `below`: its side of the `Bridge` there."""
+
+    moments: bool = True
+    above: Bridge | None = None
+    below: Bridge | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Rung:
-    """`result` has the outputs u and u^2 of a log likelihood with this `center` and `radius`."""
+    """`result` has the outputs u, u^2 of a log likelihood with this `center` and `radius`, and its sides of bridges."""
 
     temperature: float
+    values: Float[np.ndarray, "chain draw"]
+    use: Use
     center: float
     radius: float
     result: Estimate
 
     @classmethod
-    def fit(cls, temperature: float, samples: Samples, values: np.ndarray, method: Method, seed: int) -> "Rung":
+    def fit(
+        cls, temperature: float, samples: Samples, values: np.ndarray, use: Use, method: Method, seed: int
+    ) -> "Rung":
         center = float(values.mean())
         radius = float(np.abs(values - center).max()) or 1.0
         unit = (values - center) / radius
-        return cls(temperature, center, radius, estimate(samples, np.stack([unit, unit**2], -1), method, seed=seed))
+        outputs = [unit, unit**2] if use.moments else []
+        outputs += [use.above.lower_side(values)] if use.above else []
+        outputs += [use.below.upper_side(values)] if use.below else []
+        return cls(
+            temperature, values, use, center, radius, estimate(samples, np.stack(outputs, -1), method, seed=seed)
+        )
 
     def contribution(self, mean: float, variance: float) -> tuple[np.ndarray, np.ndarray]:
-        """Draws `(chain, draw)` whose mean is `mean` E + `variance` V, without and with control variates."""
+        """Draws `(chain, draw)` whose mean is this rung's part of the sum, without and with control variates."""
+        moments, bridges = self.moments(mean, variance), self.bridges
+        return moments[0] + bridges[0], moments[1] + bridges[1]
+
+    def moments(self, mean: float, variance: float) -> tuple[np.ndarray, np.ndarray]:
+        """Draws whose mean is `mean` E + `variance` V."""
+        if not self.use.moments:
+            return np.zeros(self.values.shape), np.zeros(self.values.shape)
         both = []
         for series, found in ((self.result.values, self.result.plain), (self.result.controlled, self.result._average)):
             u, square = series[..., 0], series[..., 1]
@@ -52,44 +78,37 @@ class Rung:
         return both[0], both[1]
 
     @functools.cached_property
+    def bridges(self) -> tuple[np.ndarray, np.ndarray]:
+        """Draws whose mean is this rung's part of the intervals that are bridged."""
+        both = []
+        for series in (self.result.values, self.result.controlled):
+            total, column = np.zeros(self.values.shape), 2 * self.use.moments
+            if self.use.above:
+                total = total + self.use.above.shift + _log_mean(series[..., column], self.result.values[..., column])
+                column += 1
+            if self.use.below:
+                total = total - _log_mean(series[..., column], self.result.values[..., column])
+            both.append(total)
+        return both[0], both[1]
+
+    @functools.cached_property
     def mean(self) -> tuple[Average, Average]:
-        """E, plain and controlled."""
-        return _averages(self.contribution(1.0, 0.0))
+        """E, plain and controlled; without `use.moments` only the first means anything."""
+        if not self.use.moments:
+            plain = average(self.values[..., None]).reshape(())
+            return plain, plain
+        return _averages(self.moments(1.0, 0.0))
 
     @functools.cached_property
     def variance(self) -> tuple[Average, Average]:
         """V, plain and controlled."""
-        return _averages(self.contribution(0.0, 1.0))
+        return _averages(self.moments(0.0, 1.0))
 
 
-@dataclass(frozen=True, eq=False)
-class Bridge:
-    r"""The interval from a rung without a usable mean to the next, by $\log E_t[e^{\Delta l}]$.
-
-    That is its part of the integral exactly, and the mean of a bounded function: $e^{\Delta(l - \max l)}$.
-    """
-
-    temperature: float
-    highest: float
-    gap: float
-    values: Float[np.ndarray, "chain draw"]
-    result: Estimate
-
-    @classmethod
-    def fit(
-        cls, temperature: float, gap: float, samples: Samples, values: np.ndarray, method: Method, seed: int
-    ) -> "Bridge":
-        highest = float(values.max())
-        ratio = np.exp(gap * (values - highest))
-        return cls(temperature, highest, gap, values, estimate(samples, ratio, method, seed=seed))
-
-    def contribution(self) -> tuple[np.ndarray, np.ndarray]:
-        """Draws whose mean is the integral over the interval, without and with control variates."""
-        plain, controlled = self.result.values[..., 0], self.result.controlled[..., 0]
-        if controlled.mean() <= 0:  # no mean of a positive function
-            controlled = plain
-        both = [np.log(r.mean()) + r / r.mean() - 1 + self.gap * self.highest for r in (plain, controlled)]
-        return both[0], both[1]
+def _log_mean(series: np.ndarray, plain: np.ndarray) -> np.ndarray:
+    """Draws whose mean is the log of the mean of a positive function, with its standard error (delta method)."""
+    series = series if series.mean() > 0 else plain  # a control variate may have carried it below zero
+    return np.log(series.mean()) + series / series.mean() - 1
 
 
 def _averages(pair: tuple[np.ndarray, np.ndarray]) -> tuple[Average, Average]:

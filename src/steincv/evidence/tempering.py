@@ -66,6 +66,7 @@ def temper(
     seed: int = 0,
     keep: Any = None,
     checkpoint: StrPath | None = None,
+    keep_checkpoint: bool = False,
     progress: bool = False,
 ) -> Tempered:
     """Draw from every power posterior of a model.
@@ -78,7 +79,8 @@ def temper(
     - `warmup`: iterations in which step sizes and preconditioners are learned; they are fixed afterwards.
     - `kernel`: "random walk", "mala" or "nuts", by BlackJAX.
     - `keep`: the numbers of the draws that are kept, increasing; all of them by default.
-    - `checkpoint`: a file to keep the state in; the same call takes it up again. `progress`: a bar on stderr.
+    - `checkpoint`: a file to keep the state in; the same call takes it up again. It is removed at the end, or kept with
+      `keep_checkpoint`: the same call then gives the same draws at once. `progress`: a bar on stderr.
 
     Reference: Geyer (1991); Friel, Pettitt (2008), JRSS B 70.
     """
@@ -120,9 +122,12 @@ def temper(
                     x_kept[new], l_kept[new] = x_new[here - job.draw], l_new[here - job.draw]
                 store.keep(number, filled, state, x_kept, l_kept)
                 advance(run.length * job.thin)
+        if keep_checkpoint:
+            store.write(len(jobs), filled, state, x_kept, l_kept)
         state = jax.tree.map(np.asarray, state)
     tempered = Tempered.of(model, t, np.moveaxis(x_kept, 0, 2), np.moveaxis(l_kept, 0, 2), state, kernel)
-    store.remove()
+    if not keep_checkpoint:
+        store.remove()
     return tempered.took(time.perf_counter() - start)
 
 

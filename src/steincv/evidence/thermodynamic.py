@@ -15,10 +15,11 @@ from .._samples import Samples
 from .._status import ALARMS, Code, InputError, Status
 from ..families._method import Method
 from ..families.auto import Auto
+from .bridge import Bridge
 from .ladder import check_temperatures, rung_name
 from .progress import bar
 from .rules import Integral, halved, integral, second_order, trapezoid
-from .rung import Bridge, Rung, check_values, no_usable_mean
+from .rung import Rung, Use, check_values, no_usable_mean
 from .spending import FEWEST_FOR_ALL, polynomials, spend
 
 LABEL = "log_evidence"
@@ -59,7 +60,7 @@ def log_evidence(
 
     The standard error holds the statistical error and what is left of the discretisation error; `info` has the two
     apart, the other rules, and a row for every rung. A rung without a usable mean (t = 0 often) is reported, and the
-    interval above it computed by $\log E_t[e^{\Delta l}]$, which always has one.
+    interval above it computed from bounded functions of the log likelihood instead (see `bridge.Bridge`).
 
     >>> import numpy as np, steincv as scv
     >>> t, rng = scv.temperature_ladder(20), np.random.default_rng(0)
@@ -85,8 +86,8 @@ def log_evidence(
     rungs = _Rungs(t, samples, values, method, seed, bridges)
     rule_weights = integral(t[bridges:], rule, extrapolate)
     pieces, refitted = rungs.fit(rule_weights, progress)
-    total = _add_up(pieces, rule_weights, bridges, coupled)
-    statuses = _statuses(pieces, trouble, bridges, t)
+    total = _add_up(pieces, rule_weights, coupled)
+    statuses = _statuses(pieces, trouble, t)
     info = {
         "temperatures": t.tolist(),
         "rule": rule,
@@ -96,7 +97,9 @@ def log_evidence(
         "error_if_independent": total.independent,
         "error_if_coupled": total.joint,
         "values_by_rule": _other_rules(pieces, t, bridges),
-        "bridged": [rung_name(k, t) for k in range(bridges)],
+        "bridged": [
+            {"rung": k, "overlap": piece.use.above.overlap} for k, piece in enumerate(pieces) if piece.use.above
+        ],
         "refitted": refitted,
         "rungs": [_row(k, piece, t, trouble) for k, piece in enumerate(pieces)],
         "seconds": time.perf_counter() - start,
@@ -143,7 +146,7 @@ def _check_rungs(
 
 @dataclass(frozen=True, eq=False)
 class _Rungs:
-    """What is to be fitted on every rung: bridges on the lowest ones, means and variances on the others."""
+    """What is to be fitted on every rung: sides of bridges on the lowest ones, means and variances on the others."""
 
     t: Float[np.ndarray, " rung"]
     samples: list[Samples]
@@ -152,66 +155,67 @@ class _Rungs:
     seed: int
     bridges: int
 
-    def fit(self, rule: Integral, progress: bool) -> tuple[list[Rung | Bridge], list[int]]:
+    def fit(self, rule: Integral, progress: bool) -> tuple[list[Rung], list[int]]:
         """Every rung, and which of them were fitted a second time with all there is."""
         automatic = isinstance(self.method, Auto)
-        pieces: list[Rung | Bridge] = []
+        uses = self._uses()
+        pieces: list[Rung] = []
         with bar("control variates", len(self.t), progress) as advance:
-            for k in range(len(self.t)):
+            for k, use in enumerate(uses):
                 cheap = polynomials(4 * self.samples[k].size // 5, self.samples[k].dim)
-                pieces.append(self._one(k, cheap if automatic else self.method))
+                pieces.append(self._one(k, use, cheap if automatic else self.method))
                 advance(1)
             if not automatic or min(s.size for s in self.samples) < FEWEST_FOR_ALL:
                 return pieces, []
 
-            def refit(k: int) -> Rung | Bridge:
-                advance(0)
-                return self._one(k, self.method)
+            def errors(found: Sequence[Rung]) -> np.ndarray:
+                return np.array([_error(series) for _, series in _contributions(found, rule)])
 
-            def errors(found: Sequence[Any]) -> np.ndarray:
-                return np.array([_error(series) for _, series in _contributions(found, rule, self.bridges)])
+            floor = _discretisation(pieces, rule)
+            return pieces, spend(pieces, errors, lambda k: self._one(k, uses[k], self.method), floor)
 
-            return pieces, spend(pieces, errors, refit, floor=_discretisation(pieces, rule))
+    def _uses(self) -> list[Use]:
+        gaps = np.diff(self.t)
+        found = [Bridge.between(float(gaps[k]), *self.values[k : k + 2]) for k in range(self.bridges)]
+        return [
+            Use(
+                k >= self.bridges,
+                found[k] if k < self.bridges else None,
+                found[k - 1] if 0 < k <= self.bridges else None,
+            )
+            for k in range(len(self.t))
+        ]
 
-    def _one(self, k: int, method: Method) -> Rung | Bridge:
+    def _one(self, k: int, use: Use, method: Method) -> Rung:
         try:
-            if k < self.bridges:
-                gap = self.t[k + 1] - self.t[k]
-                return Bridge.fit(self.t[k], gap, self.samples[k], self.values[k], method, self.seed)
-            return Rung.fit(self.t[k], self.samples[k], self.values[k], method, self.seed)
+            return Rung.fit(float(self.t[k]), self.samples[k], self.values[k], use, method, self.seed)
         except InputError as error:
             raise InputError(f"{rung_name(k, self.t)}: {error}") from error
 
 
-def _contributions(
-    pieces: Sequence[Rung | Bridge], rule: Integral, bridges: int
-) -> list[tuple[np.ndarray, np.ndarray]]:
+def _contributions(pieces: Sequence[Rung], rule: Integral) -> list[tuple[np.ndarray, np.ndarray]]:
     """Of every rung, draws whose mean is its part of the sum: plain and controlled."""
-    found = []
-    for k, piece in enumerate(pieces):
-        if isinstance(piece, Bridge):
-            found.append(piece.contribution())
-        else:
-            found.append(piece.contribution(rule.value.mean[k - bridges], rule.value.variance[k - bridges]))
-    return found
+    below = len(pieces) - len(rule.value.mean)
+    mean, variance = (np.concatenate([np.zeros(below), w]) for w in (rule.value.mean, rule.value.variance))
+    return [piece.contribution(float(mean[k]), float(variance[k])) for k, piece in enumerate(pieces)]
 
 
 def _error(series: np.ndarray) -> float:
     return float(average(series[..., None]).standard_error[0])
 
 
-def _means(pieces: Sequence[Rung | Bridge], which: int) -> tuple[np.ndarray, np.ndarray]:
+def _means(pieces: Sequence[Rung], which: int) -> tuple[np.ndarray, np.ndarray]:
     """E and V of the rungs above the bridges, plain (0) or controlled (1)."""
-    rungs = [piece for piece in pieces if isinstance(piece, Rung)]
+    rungs = [piece for piece in pieces if piece.use.moments]
     return np.array([r.mean[which].mean for r in rungs]), np.array([r.variance[which].mean for r in rungs])
 
 
-def _discretisation(pieces: Sequence[Rung | Bridge], rule: Integral) -> float:
+def _discretisation(pieces: Sequence[Rung], rule: Integral) -> float:
     """The largest of the rule's probes, each beyond what the noise of the draws puts into it."""
-    rungs = [piece for piece in pieces if isinstance(piece, Rung)]
+    rungs = [piece for piece in pieces if piece.use.moments]
     largest = 0.0
     for probe in rule.probes:
-        parts = [rungs[k].contribution(probe.mean[k], probe.variance[k])[1] for k in range(len(rungs))]
+        parts = [r.moments(float(w), float(v))[1] for r, w, v in zip(rungs, probe.mean, probe.variance, strict=True)]
         found = _independent(parts)
         largest = max(largest, float(found.mean) ** 2 - float(found.standard_error) ** 2)
     return float(np.sqrt(largest))
@@ -230,8 +234,8 @@ class _Total:
     joint: float | None
 
 
-def _add_up(pieces: Sequence[Rung | Bridge], rule: Integral, bridges: int, coupled: bool | None) -> _Total:
-    contributions = _contributions(pieces, rule, bridges)
+def _add_up(pieces: Sequence[Rung], rule: Integral, coupled: bool | None) -> _Total:
+    contributions = _contributions(pieces, rule)
     shapes = {plain.shape for plain, _ in contributions}
     aligned = len(shapes) == 1
     if coupled and not aligned:
@@ -299,16 +303,16 @@ def _widened(a: Average, discretisation: float) -> Average:
     return Average(a.mean, np.asarray(np.sqrt(total)), _effective(min(freedom, 1e9)))
 
 
-def _statuses(
-    pieces: Sequence[Rung | Bridge], trouble: Sequence[str | None], bridges: int, t: np.ndarray
-) -> list[Status]:
+def _statuses(pieces: Sequence[Rung], trouble: Sequence[str | None], t: np.ndarray) -> list[Status]:
     """One status a kind, naming its rungs, with the message of the first of them."""
     found: dict[Code, list[tuple[int, str]]] = {}
     for k, why in enumerate(trouble):
         if why is not None:
+            bridge = pieces[k].use.above
             remedy = (
-                "The interval above it is computed from bounded likelihood ratios instead, which do not need that mean."
-                if k < bridges
+                "The interval above it is computed from bounded functions instead, which need no such mean; the rungs "
+                f"at its ends overlap by {bridge.overlap:.1%}."
+                if bridge
                 else "The result rests on it and is not to be trusted: use a ladder with more rungs there."
             )
             message = f"the log likelihood has no usable mean ({why}): no estimate of it can be trusted. {remedy}"
@@ -334,33 +338,32 @@ def _named(rungs: Sequence[int], t: np.ndarray) -> str:
     return f"rungs {shown} of {len(t)}, first of all {rung_name(rungs[0], t)}"
 
 
-def _other_rules(pieces: Sequence[Rung | Bridge], t: np.ndarray, bridges: int) -> dict[str, Any]:
+def _other_rules(pieces: Sequence[Rung], t: np.ndarray, bridges: int) -> dict[str, Any]:
     """What the bare rules and the halved ladder give, plain and controlled, with the bridges added."""
     upper = t[bridges:]
     rules = {"trapezoid": trapezoid(upper), "second-order": second_order(upper)}
     if len(upper) > 2:
         rules["second-order, every second rung"] = halved(upper)
     rules["second-order, extrapolated"] = integral(upper, "second-order").value
-    below = [sum(float(p.contribution()[i].mean()) for p in pieces if isinstance(p, Bridge)) for i in (0, 1)]
+    below = [sum(float(p.bridges[i].mean()) for p in pieces) for i in (0, 1)]
     return {
         name: {kind: below[i] + weights(*_means(pieces, i)) for i, kind in enumerate(("plain", "controlled"))}
         for name, weights in rules.items()
     }
 
 
-def _row(k: int, piece: Rung | Bridge, t: np.ndarray, trouble: Sequence[str | None]) -> dict[str, Any]:
+def _row(k: int, piece: Rung, t: np.ndarray, trouble: Sequence[str | None]) -> dict[str, Any]:
     """What a table and a figure show of a rung."""
+    plain, better = piece.mean
+    old, new = float(plain.standard_error), float(better.standard_error)
     row: dict[str, Any] = {"rung": k, "temperature": float(t[k]), "no_usable_mean": trouble[k]}
-    if isinstance(piece, Bridge):
-        plain = average(piece.values[..., None]).reshape(())
-        row |= {"bridged": True, "plain_mean": float(plain.mean), "plain_error": float(plain.standard_error)}
-        row |= {"mean": None, "error": None, "variance": None, "variance_error": None, "variance_ratio": None}
-    else:
-        (plain, better), (_, spread) = piece.mean, piece.variance
-        old, new = float(plain.standard_error), float(better.standard_error)
-        row |= {"bridged": False, "plain_mean": float(plain.mean), "plain_error": old}
+    row |= {"bridged": not piece.use.moments, "plain_mean": float(plain.mean), "plain_error": old}
+    if piece.use.moments:
+        spread = piece.variance[1]
         row |= {"mean": float(better.mean), "error": new, "variance_ratio": (new / old) ** 2 if old > 0 else 1.0}
         row |= {"variance": float(spread.mean), "variance_error": float(spread.standard_error)}
+    else:
+        row |= dict.fromkeys(("mean", "error", "variance_ratio", "variance", "variance_error"))
     row |= {"ess": float(plain.ess), "method": piece.result.method[0]}
     row["status"] = [s.name for s in piece.result.status[0]]
     return row

@@ -34,7 +34,7 @@ from ._workers import Worker, cores, dask_workers, local_workers
 if TYPE_CHECKING:
     import pandas
 
-NAMES = ("synthetic", "constraints")
+NAMES = ("synthetic", "constraints", "goodwin")
 # A cell is tried again once if its worker dies: of memory, or because someone ended it.
 TRIES = 2
 
