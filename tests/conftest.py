@@ -1,8 +1,14 @@
 """Shapes and types in signatures are checked at run time in every test."""
 
+import atexit
 import os
+import shutil
+import tempfile
 
-os.environ["STEINCV_CACHE"] = "0"  # what a test compiles must not depend on what ran before
+# Compiled programs are shared by the workers of one run, which have this process's environment, and by no other run.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["STEINCV_CACHE"] = tempfile.mkdtemp(prefix="steincv-tests-")
+    atexit.register(shutil.rmtree, os.environ["STEINCV_CACHE"], ignore_errors=True)
 
 from jaxtyping import install_import_hook
 

@@ -1,6 +1,7 @@
 """Compiled programs are kept between processes, and JAX's flags are left as they were."""
 
 import os
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -65,5 +66,6 @@ def test_the_users_own_cache_is_left_alone(tmp_path, monkeypatch):
         jax.config.update("jax_compilation_cache_dir", None)
 
 
-def test_the_tests_themselves_use_none():
-    assert os.environ["STEINCV_CACHE"] == "0"
+def test_the_tests_have_one_of_their_own():
+    assert cache_folder() == Path(os.environ["STEINCV_CACHE"])
+    assert "steincv-tests-" in os.environ["STEINCV_CACHE"]

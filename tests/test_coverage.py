@@ -60,10 +60,13 @@ def test_intervals_cover(name):
 
 
 def test_intervals_of_a_stack_cover():
-    """Its few weights have seen the draws they are used on; that must not matter."""
+    """Its few weights have seen the draws they are used on; that must not matter.
+
+    Of 100 replications a true coverage of 94 % is below 0.85 once in 3,300, one of 75 % is above it once in 90.
+    """
     setting = study.Setting("iid", 4, 125, 4, 0.0)
-    coverage, _ = replicate(setting, "", 200, scv.Stack([scv.Polynomial(1), scv.Polynomial(2), scv.Polynomial(3)]))
-    assert min(coverage[f] for f in SMOOTH) >= 0.88, coverage
+    coverage, _ = replicate(setting, "", 100, scv.Stack([scv.Polynomial(1), scv.Polynomial(2), scv.Polynomial(3)]))
+    assert min(coverage[f] for f in SMOOTH) >= 0.85, coverage
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""What every family promises, run on every row of the catalogue. The numbers are those of TRUST rows 1-4, 14, 15."""
+"""What every family promises, run on every row of the catalogue. The numbers are those of TRUST rows 1-4, 14, 15.
+
+Most laws use draws of one shape, so that a family is compiled once for all of them.
+"""
 
 import zlib
 
@@ -105,7 +108,7 @@ def test_mean_zero_on_fresh_exact_draws(row, dim):
     """
     samples = bent_mixture(4, 4, 150, dim)
     fitted = row.method.fit(samples, smooth(samples.draws) + 2 * samples.draws[..., :2], seed=1)
-    total = 10**6 if row.cost == "cheap" else 2 * 10**5
+    total = 10**6 if row.cost == "cheap" else 10**5
     g, wrong, tilt = [], [], 0.2 / fitted.standardise.scale
     for part in range(0, total, 50_000):
         fresh = bent_mixture(100 + part, 50_000, dim)
@@ -181,12 +184,12 @@ def test_affine_in_f(row, scale, shift):
 
 def transforms():
     rng = np.random.default_rng(7)
-    rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    rotation = np.linalg.qr(rng.normal(size=(2, 2)))[0]
     return {
-        "shift": (np.eye(3), np.array([5.0, -3.0, 100.0])),
-        "scale": (np.diag([1e-3, 1.0, 2e4]), np.zeros(3)),
-        "rotate": (rotation, np.zeros(3)),
-        "general": (rng.normal(size=(3, 3)) @ np.diag([0.1, 1.0, 10.0]) + np.eye(3), np.array([1.0, 2.0, 3.0])),
+        "shift": (np.eye(2), np.array([5.0, -100.0])),
+        "scale": (np.diag([1e-3, 2e4]), np.zeros(2)),
+        "rotate": (rotation, np.zeros(2)),
+        "general": (rng.normal(size=(2, 2)) @ np.diag([0.1, 10.0]) + np.eye(2), np.array([1.0, 3.0])),
     }
 
 
@@ -198,7 +201,7 @@ def test_affine_in_the_coordinates(row, name):
     A rotation gives a network other starting weights, as another seed would: then within two plain errors.
     """
     matrix, shift = transforms()[name]
-    samples = bent_mixture(8, 4, 60, 3)
+    samples = bent_mixture(8, 4, 60, 2)
     moved = scv.Samples(samples.draws @ matrix.T + shift, samples.scores @ np.linalg.inv(matrix))
     values = smooth(samples.draws)
     one, two = (scv.estimate(s, values, row.method, guard=False) for s in (samples, moved))
@@ -224,7 +227,7 @@ def test_the_order_of_the_chains_does_not_matter(row):
 @every_family
 def test_another_output_does_no_harm(row):
     """Adding an output does not make another worse: its error bar stays within a fifth (networks: grows by half)."""
-    samples = bent_mixture(10, 4, 100, 2)
+    samples = bent_mixture(10, 4, 60, 2)
     values = smooth(samples.draws)
     alone, both = (scv.estimate(samples, v, row.method) for v in (values[..., 0], values))
     change = both.standard_error[0] / alone.standard_error - 1
@@ -233,12 +236,13 @@ def test_another_output_does_no_harm(row):
 
 @every_family
 def test_never_worse_than_plain_with_the_guard(row):
-    """With the guard on, the standard error reported is never above the plain one."""
-    samples = bent_mixture(11, 4, 40, 4)
-    noise = np.random.default_rng(12).normal(size=(4, 40, 6))
-    result = scv.estimate(samples, noise, row.method)
-    assert (result.standard_error <= result.plain.standard_error).all()
-    assert np.isfinite(result.mean).all()
+    """With the guard on, the standard error reported is never above the plain one, where f is noise."""
+    rng = np.random.default_rng(12)
+    for seed in range(11, 14):
+        samples = bent_mixture(seed, 4, 60, 2)
+        result = scv.estimate(samples, rng.normal(size=(4, 60, 2)), row.method)
+        assert (result.standard_error <= result.plain.standard_error).all()
+        assert np.isfinite(result.mean).all()
 
 
 # --- 14, 15: determinism and compilation -------------------------------------------------------------
