@@ -13,6 +13,7 @@ from .._compile_cache import cache_folder
 from .._diagnostics import stein_check
 from .._estimate import estimate
 from .._samples import Samples
+from .._status import InputError
 from ..evidence.ladder import temperature_ladder
 from ..evidence.models.goodwin import SIGMA, Goodwin, field, path, raw_coordinates
 from ..evidence.power_posterior import PowerPosterior
@@ -58,18 +59,22 @@ class Draws:
         model = Goodwin.simulate(species, observed, integrator, seed).posterior
         half, each = iterations // 2, kept // replicas
         keep = np.sort(np.random.default_rng([seed, species]).choice(half, each, replace=False))
-        tempered = temper(
-            model,
-            temperature_ladder(rungs),
-            draws=half,
-            warmup=iterations - half,
-            thin=1,
-            replicas=replicas,
-            keep=keep,
-            seed=seed,
-            checkpoint=part,
-            keep_checkpoint=part is not None,
-        )
+        settings: dict[str, Any] = {
+            "draws": half,
+            "warmup": iterations - half,
+            "thin": 1,
+            "replicas": replicas,
+            "keep": keep,
+            "seed": seed,
+        }
+        settings |= {"checkpoint": part, "keep_checkpoint": part is not None}
+        try:
+            tempered = temper(model, temperature_ladder(rungs), **settings)
+        except InputError:  # left behind by another version of the model or the sampler
+            if part is None or not part.exists():
+                raise
+            part.unlink()
+            tempered = temper(model, temperature_ladder(rungs), **settings)
         return cls(tempered, model, integrator, seed, part)
 
     def forget(self) -> None:

@@ -56,7 +56,7 @@ class Settings:
     methods: dict[str, str] = field(default_factory=lambda: {name: repr(m) for name, m in METHODS.items()})
 
 
-FULL = Settings((3, 4, 5, 6, 7, 8), coded=(3, 5, 8), sized=(3, 5, 8))
+FULL = Settings((3, 4, 5, 6, 7, 8), coded=(3, 8), sized=(3, 8))
 QUICK = Settings((3, 5), coded=(3,), sized=(3,), iterations=10_000, kept=1000, rungs=16, sizes=(100, 500), few=200)
 
 
