@@ -124,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--json", action="store_true", help="print JSON and nothing else")
 
     reproduce = commands.add_parser("reproduce", help="the paper's experiments: figures, tables, and whether it holds")
-    reproduce.add_argument("name", metavar="NAME", help="synthetic or constraints")
+    reproduce.add_argument("name", metavar="NAME", help="synthetic, constraints, goodwin or bnn")
     reproduce.add_argument("--quick", action="store_true", help="a smaller one, in minutes")
     reproduce.add_argument("--out", metavar="DIR", help="folder of the results (default: reproduced/NAME)")
     reproduce.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core)")
