@@ -3,8 +3,8 @@
     OPENBLAS_NUM_THREADS=1 python benchmarks/coverage_polynomials.py
 
 The chains are stationary Gaussian AR(1) chains w pushed through a smooth invertible map x(w), so draws, scores, true
-means (by quadrature) and autocorrelation are all known. Writes results/coverage_polynomials.csv and prints a table. About ten
-minutes on two cores.
+means (by quadrature) and autocorrelation are all known. Writes results/coverage_polynomials.csv
+and prints a table. About ten minutes on two cores.
 """
 
 import csv

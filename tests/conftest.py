@@ -17,6 +17,7 @@ install_import_hook("steincv", "beartype.beartype(conf=beartype.BeartypeConf(is_
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
+from skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: E402, F401
 
 import steincv as scv  # noqa: E402
 

@@ -52,6 +52,19 @@ def test_demo(run, tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_demo_replaces_nothing_but_its_own_picture(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine.png", "demo.png"):
+        (tmp_path / name).write_text("mine")
+    code, _, err = run("demo", "--method", "polynomial:1", "--out", "mine.png")
+    assert code == 2
+    assert "exists already" in err
+    assert (tmp_path / "mine.png").read_text() == "mine"
+    for arguments in ((), ("--out", "mine.png", "--force")):
+        assert run("demo", "--method", "polynomial:1", *arguments)[0] == 0
+    assert all((tmp_path / name).stat().st_size > 1000 for name in ("mine.png", "demo.png"))
+
+
 def test_demo_json(run, tmp_path):
     code, out, err = run("demo", "--json", "--out", tmp_path / "a.png", "--method", "polynomial:1", "--seed", 3)
     assert (code, err) == (0, "")

@@ -32,7 +32,7 @@ def refuse_target(path: StrPath, *, force: bool) -> None:
         raise InputError(f"{target}: is a folder, expected the name of a file.")
     if not target.parent.is_dir():
         raise InputError(f"{target}: the folder {target.parent} does not exist.")
-    if target.exists() and not force:
+    if os.path.lexists(target) and not force:  # a link that leads nowhere is there as well
         raise InputError(f"{target}: exists already. Choose another name, or use force (--force) to replace it.")
 
 

@@ -17,6 +17,8 @@ TAIL_LIMIT = 0.5
 FEW_CARRIERS, FEW_SHARE = 10.0, 1 / 40
 # Among 2 dim + 1 z values of correct input the largest is beyond this once in ten thousand for dim = 100.
 STEIN_LIMIT = 5.0
+# In shorter chains there is no telling one draw from the next.
+FEWEST_TO_ORDER = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +26,7 @@ class SteinCheck:
     r"""z values of means that are zero for correct draws and scores.
 
     In standard coordinates: $E[s_i] = 0$, $E[z_i s_i] = -1$, and the sum of the latter, which is the one that
-    sees a score of the wrong size.
+    sees a score of the wrong size. The last two are of `moved_scores`.
     """
 
     labels: tuple[str, ...]
@@ -47,14 +49,45 @@ def stein_check(samples: Samples) -> SteinCheck:
         *(f"score of standard {c}" for c in numbers),
         *(f"z s + 1 of standard {c}" for c in numbers),
         "z . s + dim",
+        "steps (the scores fit the draw before)",
+        "steps (the scores fit the draw after)",
     )
     error = np.where(means.standard_error > 0, means.standard_error, np.inf)
     constant = (means.standard_error == 0) & (np.abs(means.mean) > 1e-8)
     # Standardising by the same draws moves the means of z s + 1 by about dim / ESS even for correct input.
     products = np.repeat([0.0, 1.0, samples.dim], [samples.dim, samples.dim, 1])
     beyond = np.maximum(np.abs(means.mean) - products * (samples.dim + 1) / means.ess, 0.0)
-    z = np.sign(means.mean) * _as_normal(beyond / error, means.ess)
-    return SteinCheck(labels, means.mean, np.where(constant, np.inf, z))
+    off = np.where(constant, np.inf, np.sign(means.mean) * _as_normal(beyond / error, means.ess))
+    moved = moved_scores(z.reshape(samples.draws.shape), s.reshape(samples.draws.shape))
+    return SteinCheck(labels, np.append(means.mean, moved.mean), np.append(off, moved.z))
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """For scores of the draw before and of the one after: how far beyond chance they fit better, 0 if they do not."""
+
+    mean: np.ndarray
+    z: np.ndarray
+
+
+def moved_scores(z: np.ndarray, s: np.ndarray) -> Moved:
+    r"""Whether the scores, `(chain, draw, dim)`, are those of a neighbouring draw.
+
+    In a slow chain the score of a neighbour is nearly right, and $E[z \cdot s]$ hardly tells. Steps do: with
+    $\Delta z_t = z_{t+1} - z_t$, the mean of $\Delta z_t\cdot\Delta s_t$ is negative for scores in their place, and
+    that of $\Delta z_t\cdot\Delta s_{t+1}$ or $\Delta z_t\cdot\Delta s_{t-1}$ for scores that were moved. Scores of the
+    wrong sign make the first positive, by more than the others are negative: they are not meant here.
+    """
+    if z.shape[1] < FEWEST_TO_ORDER:
+        return Moved(np.zeros(2), np.zeros(2))
+    dz, ds = np.diff(z, axis=1), np.diff(s, axis=1)
+    here = (dz * ds).sum(axis=-1)
+    before, after = (dz[:, :-1] * ds[:, 1:]).sum(axis=-1), (dz[:, 1:] * ds[:, :-1]).sum(axis=-1)
+    columns = [here[:, :-1] - before, -here[:, :-1] - before, here[:, 1:] - after, -here[:, 1:] - after]
+    means = average(np.stack(columns, axis=-1))
+    t = np.divide(means.mean, means.standard_error, out=np.zeros(4), where=means.standard_error > 0)
+    normal = np.maximum(_as_normal(t, means.ess), 0.0).reshape(2, 2).min(axis=1)
+    return Moved(np.where(normal > 0, means.mean[::2], 0.0), normal)
 
 
 def _as_normal(t: np.ndarray, ess: np.ndarray) -> np.ndarray:

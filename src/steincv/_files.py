@@ -60,6 +60,7 @@ def _read_labelled(path: Path) -> Samples:
         _refuse_unknown_codecs(path)
         options |= {"engine": "zarr", "consolidated": False, "chunks": None}
     else:
+        _refuse_untrusted(path)
         options |= {"engine": "h5netcdf"}
     with reading(path), ExitStack() as opened:
 
@@ -197,6 +198,54 @@ def _owner(label: str, variables: Iterable[str]) -> str | None:
     # what PyMC transforms is called by name and transform: the longest name, for there may be an `a` and an `a_b`
     untransformed = [name for name in variables if value.startswith(f"{name}_") and value.endswith("__")]
     return max(untransformed, key=len, default=value if value in variables else None)
+
+
+# NetCDF ----------------------------------------------------------------------------------------------
+
+
+def _refuse_untrusted(path: Path) -> None:
+    """Refuse what HDF5 would do on a file's word: read other files, or take gigabytes for a text of a few letters.
+
+    Texts are kept as records of a length and a place. Every length is compared with the size of the file.
+    """
+    import h5py
+
+    size = path.stat().st_size
+    with reading(path), h5py.File(path, "r") as file, path.open("rb") as raw:
+
+        def look(name: str, item: Any) -> None:
+            if isinstance(item, h5py.Group):
+                elsewhere = any(isinstance(item.get(key, getlink=True), h5py.ExternalLink) for key in item)
+            else:
+                elsewhere = isinstance(item, h5py.Dataset) and (item.external is not None or item.is_virtual)
+            if elsewhere:
+                raise InputError(f"{path}: `{name}` is kept in another file, which is not read: refused.")
+            if isinstance(item, h5py.Dataset):
+                check(name, item, item.id.get_type())
+
+        def check(name: str, item: Any, kind: Any) -> None:
+            text = isinstance(kind, h5py.h5t.TypeStringID) and kind.is_variable_str()
+            if not (text or kind.detect_class(h5py.h5t.VLEN)):
+                return
+            pieces = [(item.id.get_offset(), item.id.get_storage_size())]
+            if item.chunks is not None:
+                if item.id.get_create_plist().get_nfilters():
+                    raise InputError(f"{path}: `{name}` is compressed text, whose length cannot be checked: refused.")
+                chunks = [item.id.get_chunk_info(k) for k in range(item.id.get_num_chunks())]
+                pieces = [(chunk.byte_offset, chunk.size) for chunk in chunks]
+            for start, stored in pieces:
+                if start is None or not stored:
+                    continue
+                raw.seek(start)
+                lengths = np.frombuffer(raw.read(min(stored, size)), "<u4")[::4]  # 4 bytes of 16
+                claimed = int(lengths.sum(dtype=np.int64)) * (1 if text else kind.get_super().get_size())
+                if claimed > size:
+                    raise InputError(
+                        f"{path}: the entries of `{name}` claim {claimed} bytes and the whole file has {size}: damaged."
+                    )
+
+        look("/", file)
+        file.visititems(look)
 
 
 # Zarr ------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ METHODS = {
     "ncv": ("NCV", None),
     "cncv": ("CNCV", None),
 }
+DEMO = "demo.png"
 METHOD_HELP = "auto (default), plain, polynomial:DEGREE, kernel, ...; joined by + they are stacked"
 EXAMPLES = """examples:
   steincv demo
@@ -89,7 +90,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
 
     demo = commands.add_parser("demo", help="see what is gained on eight schools, whose draws come with the package")
-    demo.add_argument("--out", default="demo.png", metavar="PNG", help="where the figure goes (default: demo.png)")
+    demo.add_argument("--out", default=DEMO, metavar="PNG", help="where the figure goes (default: demo.png)")
+    demo.add_argument("--force", action="store_true", help="replace that file if it exists; demo.png always is")
     demo.set_defaults(run=_demo)
 
     estimate = commands.add_parser("estimate", help="means with error bars from a file of draws and scores")
@@ -155,7 +157,7 @@ def _demo(options: argparse.Namespace) -> None:
             stored = read_samples(file)
     samples = steincv.Samples(stored.draws, stored.scores, stored.names, constrain_eight_schools)
     method = parse_method(options.method)
-    refuse_target(options.out, force=True)
+    refuse_target(options.out, force=options.force or options.out == DEMO)
     with _working("fitting control variates"):
         start = time.perf_counter()
         result = steincv.estimate(samples, method=method, seed=options.seed)
@@ -212,7 +214,7 @@ def _evidence(options: argparse.Namespace) -> None:
 
     method = parse_method(options.method)
     if options.out:
-        refuse_target(options.out, force=True)
+        refuse_target(options.out, force=options.force)
     model = example(options)
     start = time.perf_counter()
     result = run(options, model, method)

@@ -32,6 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rule", default="second-order", metavar="RULE", help="second-order (default) or trapezoid")
     parser.add_argument("--checkpoint", metavar="FILE", help="keep the state of the sampler here, and go on from it")
     parser.add_argument("--out", metavar="PNG", help="write the figure")
+    parser.add_argument("--force", action="store_true", help="replace the file of --out if it exists")
 
 
 def example(options: argparse.Namespace) -> "Example":
