@@ -3,8 +3,8 @@
     python benchmarks/coverage_networks.py [WORKERS [METHOD ...]]
 
 The chains and functions of coverage_polynomials.py, 200 replications. A network is fitted on three chains and judged on
-the fourth, four times over; its size, its penalty and when to stop are chosen by validation draws inside the three. Every
-replication is one row of a .npy file in the folder of the draws' cache, so a run that was stopped goes on.
+the fourth, four times over; its size, its penalty and when to stop are chosen by validation draws inside the three.
+Every replication is one row of a .npy file in the folder of the draws' cache, so a run that was stopped goes on.
 """
 
 import os

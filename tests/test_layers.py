@@ -10,13 +10,16 @@ LAYERS = (
     {"_status"},
     {"_samples", "_memory", "_threads", "_compile_cache"},
     {"_arrays"},
+    {"_executor"},
     {"_folds", "_stein", "_error_bars"},
+    {"_sharding"},
     {"_values", "_diagnostics"},
     {"families"},
     {"_result"},
     {"_estimate"},
     {"_store"},
     {"_expressions", "_files", "report", "demo"},
+    {"stream"},
     {"adapters"},
     {"evidence", "networks"},
     {"experiments", "_bench"},
@@ -24,7 +27,7 @@ LAYERS = (
     {"__main__"},
 )
 # Inside a method, a result may call what shows and saves it: nothing is imported before it is used.
-LAZY = {("_result", "report"), ("_result", "_store"), ("_result", "adapters")}
+LAZY = {("_result", "report"), ("_result", "_store"), ("_result", "adapters"), ("_samples", "stream")}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 

@@ -1,6 +1,6 @@
 """The one verb: draws and scores in, an expectation with an honest error bar out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +8,10 @@ import numpy as np
 
 from ._diagnostics import rare_draws_status, stein_status, value_status
 from ._error_bars import ROUND_OFF, Average, average
+from ._executor import Team, workers
 from ._folds import Fold, held_out, make_folds, whole_number
 from ._result import Estimate
-from ._samples import Samples
+from ._samples import Samples, Streamed
 from ._status import Code, InputError, Status
 from ._values import Values, values_of
 from .families._method import CrossFit, Method
@@ -18,10 +19,11 @@ from .families.auto import Auto
 
 FEWEST_DRAWS = 10
 FEWEST_DRAWS_PER_CHAIN = 4
+AVERAGED = ("mean", "standard_error", "ess", "error_ess")
 
 
 def estimate(
-    samples: Samples,
+    samples: Samples | Streamed,
     f: Any = None,
     method: Method | None = None,
     *,
@@ -32,11 +34,13 @@ def estimate(
     cross_fit: bool = True,
     test_fraction: float = 0.5,
     guard: bool = True,
+    executor: Any = None,
 ) -> Estimate:
     """Estimate the mean of f with control variates.
 
     **Arguments:**
 
+    - `samples`: `Samples(...)`, or `Samples.open(path)` for more draws than memory holds.
     - `f`: what to average: a function of the parameters, an array of values `(chain, draw[, out...])`, a dict
       of either, or nothing for every parameter.
     - `method`: a family; `Auto()` if not given.
@@ -47,6 +51,8 @@ def estimate(
     - `cross_fit=False`: the paper's protocol instead. Fit on the first part of every chain, report on the last
       `test_fraction` of it only.
     - `guard`: report the plain mean, and say so, where control variates do not help or cannot be trusted.
+    - `executor`: any `concurrent.futures.Executor`, to have members and folds fitted by its workers; for a Dask cluster
+      `Client(...).get_executor()`. Same answer, to the bit, for any number of workers.
 
     >>> import numpy as np, steincv as scv
     >>> x = np.random.default_rng(0).normal(size=(4, 250, 3))
@@ -54,6 +60,9 @@ def estimate(
     >>> float(result.mean.round(6)), result.status[0][0].name
     (1.0, 'exact')
     """
+    if isinstance(samples, Streamed):
+        settings = {"stat": _stats(stat), "seed": seed, "folds": folds, "gap": gap}
+        return samples.estimate(f, method, cross_fit=cross_fit, guard=guard, executor=executor, **settings)
     if not isinstance(samples, Samples):
         raise InputError(f"`samples` must be a steincv.Samples, got {type(samples).__name__}.")
     method = Auto() if method is None else method
@@ -62,22 +71,26 @@ def estimate(
     stats = _stats(stat)
     seed = whole_number("seed", seed, 0)
     chains, draws, _ = samples.draws.shape
-    _enough("`samples` holds", chains, draws)
+    enough("`samples` holds", chains, draws)
     plan: Sequence[Fold]
     if cross_fit:
         plan = make_folds(chains, draws, folds, gap)
     else:
         plan = [held_out(chains, draws, test_fraction)]
-        _enough(f"`test_fraction` = {test_fraction} leaves", chains, len(plan[0].test.draws))
+        enough(f"`test_fraction` = {test_fraction} leaves", chains, len(plan[0].test.draws))
     values = values_of(f, samples)
     unit = _Unit.of(values.array)
     targets = values.array
     if "sd" in stats:
         targets = np.concatenate([targets, unit(targets) ** 2], axis=-1)
-    fit = method.cross_fit(samples, targets, plan, seed=seed)
+    with workers(executor) as team:
+        fit = method.cross_fit(samples, targets, plan, seed=seed)
+    if isinstance(team, Team):
+        fit = CrossFit(fit.g, {**fit.info, "executor": team.report()})
+    judged: Samples = samples
     if not cross_fit:
-        samples, values, targets, fit = _only(plan[0], samples, values, targets, fit)
-    alarms = stein_status(samples)
+        judged, values, targets, fit = _only(plan[0], samples, values, targets, fit)
+    alarms = stein_status(judged)
     outputs = len(values.labels)
     controlled = targets + fit.g
     result = _judge(values, controlled[..., :outputs], str(method), fit, alarms, guard)
@@ -86,7 +99,7 @@ def estimate(
     return result.with_sd(_deviation(values, unit, targets, controlled, str(method), fit, alarms, guard))
 
 
-def _enough(what: str, chains: int, draws: int) -> None:
+def enough(what: str, chains: int, draws: int) -> None:
     if chains * draws < FEWEST_DRAWS or draws < FEWEST_DRAWS_PER_CHAIN:
         raise InputError(
             f"{what} {chains} chains of {draws} draws; an error bar needs at least {FEWEST_DRAWS} draws, "
@@ -133,20 +146,36 @@ def _judge(
     values: Values, controlled: np.ndarray, method: str, fit: CrossFit, alarms: list[Status], guard: bool
 ) -> Estimate:
     """Error bars, statuses, and the fall-back to the plain mean where that is the better answer."""
-    controlled = controlled.copy()
     plain, better = average(values.array), average(controlled)
     statuses = value_status(values.array, np.minimum(plain.ess, better.ess))
+    size = np.abs(values.array).max(axis=(0, 1))
+    return verdict(values, controlled, plain, better, size, statuses, method, fit.info, alarms, guard)
+
+
+def verdict(
+    values: Values,
+    controlled: np.ndarray,
+    plain: Average,
+    better: Average,
+    size: np.ndarray,
+    statuses: list[list[Status]],
+    method: str,
+    info: Mapping[str, Any],
+    alarms: list[Status],
+    guard: bool,
+) -> Estimate:
+    """Which of the two means is reported for every output, and why. `size`: the largest value of f, in size."""
+    controlled = controlled.copy()
     methods = [method] * len(values.labels)
     deviation, left = (a.standard_error * np.sqrt(a.ess) for a in (plain, better))
-    size = np.abs(values.array).max(axis=(0, 1))
     old = plain.standard_error
     ratio = np.divide(better.standard_error, old, out=np.ones_like(left), where=old > 0) ** 2
     widened = ratio * _lengthening(plain, better) ** 2
+    features, fitted_on = _features(info)
     for k, found in enumerate(statuses):
         if deviation[k] <= 4 * np.finfo(float).eps * size[k]:
             found[:] = [Status.of(Code.CONSTANT)]
             methods[k] = "plain"
-            controlled[..., k] = values.array[..., k]
             continue
         found += alarms
         if left[k] <= max(ROUND_OFF * deviation[k], 64 * np.finfo(float).eps * size[k]) and not alarms:
@@ -154,16 +183,17 @@ def _judge(
             found.append(Status.of(Code.EXACT, spread=left[k] / deviation[k]))
         elif guard and (alarms or widened[k] >= gain_limit(plain.ess[k])):
             methods[k] = "plain"
-            controlled[..., k] = values.array[..., k]
             if not alarms:
                 found.append(Status.of(Code.NO_GAIN, ratio=widened[k]))
             found += rare_draws_status(plain, k)
         else:
             found += rare_draws_status(better, k)
-        features, fitted_on = _features(fit)
         if features > fitted_on:
             found.append(Status.of(Code.TOO_MANY_FEATURES, features=features, draws=fitted_on))
-    return Estimate.of(values, controlled, plain, average(controlled), methods, statuses, fit.info)
+    fallen_back = np.array([m == "plain" for m in methods])
+    controlled[..., fallen_back] = values.array[..., fallen_back]
+    reported = Average(*(np.where(fallen_back, getattr(plain, x), getattr(better, x)) for x in AVERAGED))
+    return Estimate.of(values, controlled, plain, reported, methods, statuses, info)
 
 
 def gain_limit(ess: float) -> float:
@@ -176,8 +206,8 @@ def _lengthening(plain: Average, better: Average) -> np.ndarray:
     return np.maximum(better.half_width() / plain.half_width(), 1.0)
 
 
-def _features(fit: CrossFit) -> tuple[int, int]:
-    counts = [(i["features"], i["draws"]) for i in fit.info.get("folds", []) if "features" in i and "draws" in i]
+def _features(info: Mapping[str, Any]) -> tuple[int, int]:
+    counts = [(i["features"], i["draws"]) for i in info.get("folds", []) if "features" in i and "draws" in i]
     return max((c[0] for c in counts), default=0), min((c[1] for c in counts), default=0)
 
 

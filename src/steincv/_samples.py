@@ -1,5 +1,6 @@
 """Draws, scores and names, validated once, here and nowhere else."""
 
+import abc
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -196,6 +197,25 @@ class Samples:
         """The number of draws, over all chains."""
         return self.draws.shape[0] * self.draws.shape[1]
 
+    @staticmethod
+    def open(path: Any) -> "Streamed":
+        """Draws and scores that stay in their file, for `steincv.estimate`: more than memory holds.
+
+        `path` is a Zarr folder or a NetCDF file with `unconstrained_draw` and `gradient` (nutpie's names, in the group
+        `sample_stats` or at the root) or `draws` and `scores`, with dimensions chain, draw and one more; or an xarray
+        dataset that is open already.
+        """
+        from .stream.source import StreamedSamples
+
+        return StreamedSamples.open(path)
+
+    @classmethod
+    def trusted(cls, draws: np.ndarray, scores: np.ndarray, names: tuple[str, ...]) -> "Samples":
+        """Of arrays `(chain, draw, dim)` that come from checked samples: they are not checked again, nor copied."""
+        samples = object.__new__(cls)
+        samples._set(draws, scores, names, None, None)
+        return samples
+
     def select(self, chains: np.ndarray, draws: np.ndarray) -> "Samples":
         """The rectangle of those chains and draw indices. Already validated, so not checked again."""
         part = object.__new__(Samples)
@@ -208,3 +228,11 @@ class Samples:
         chains, draws, dim = self.draws.shape
         shown = ", ".join(self.names[:6]) + (", ..." if dim > 6 else "")
         return f"Samples({chains} chains x {draws} draws x {dim} dimensions: {shown})"
+
+
+class Streamed(abc.ABC):
+    """Draws that are not in memory, and know how the mean of f over them is estimated."""
+
+    @abc.abstractmethod
+    def estimate(self, f: Any, method: Any, **settings: Any) -> Any:
+        """What `steincv.estimate` returns for them."""

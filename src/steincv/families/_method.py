@@ -4,12 +4,13 @@ import abc
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from .._folds import Fold, whole_number
+from .._executor import Arrays, team
+from .._folds import Block, Fold, whole_number
 from .._samples import Samples, finite_array
 from .._status import InputError
 from .._stein import Standardise
@@ -85,8 +86,11 @@ class Method(abc.ABC):
     smooth $\Phi$ that grows slower than $1/p$, so its mean under $p$ is zero. tests/test_laws.py runs
     this and the other laws on every row of tests/catalogue.py.
 
-    A subclass is a frozen dataclass that implements `solve` and nothing else.
+    A subclass is a frozen dataclass that implements `solve` and nothing else. It may say `together = False` if every
+    problem given to `solve` is fitted as if it were alone: its folds can then be fitted by different workers.
     """
+
+    together: ClassVar[bool] = True
 
     def __str__(self) -> str:
         """The name with those fields that differ from their defaults: `Polynomial(degree=3)`."""
@@ -109,16 +113,71 @@ class Method(abc.ABC):
         self, samples: Samples, values: Float[np.ndarray, "chain draw out"], folds: Sequence[Fold], *, seed: int = 0
     ) -> CrossFit:
         """Fit on every fold's training draws, evaluate on its test draws."""
-        start = time.perf_counter()
-        with blas_threads(samples.size * WORK_A_DRAW):
-            made = [make_problem(samples.select(f.train.chains, f.train.draws), f.train.take(values)) for f in folds]
-            controls = self.solve([problem for problem, _, _ in made], seed)
-        g = np.zeros_like(values)
-        for fold, (_, standardise, scale), control in zip(folds, made, controls, strict=True):
-            fitted = Fitted(standardise, scale, control)
-            fold.test.put(g, fitted(samples.select(fold.test.chains, fold.test.draws)))
-        info = {"seconds": time.perf_counter() - start, "folds": [dict(control.info) for control in controls]}
-        return CrossFit(g, info)
+        return self.begin(samples, values, folds, seed=seed)()
+
+    def begin(
+        self,
+        samples: Samples,
+        values: Float[np.ndarray, "chain draw out"],
+        folds: Sequence[Fold],
+        *,
+        seed: int = 0,
+        outputs: np.ndarray | None = None,
+    ) -> Callable[[], CrossFit]:
+        """`cross_fit`, of those `outputs` only if they are given, begun by the workers there are; calling ends it."""
+        shared = team().share(_arrays(samples, values, folds))
+        every = range(len(folds))
+        parts = [list(every)] if self.together else [[k] for k in every]
+        pending = [team().start(_fit_folds, shared, self, samples.names, part, outputs, seed) for part in parts]
+
+        def finish() -> CrossFit:
+            done = [answer() for answer in pending]
+            g = np.zeros_like(values if outputs is None else values[..., outputs])
+            for fold, (part, _) in zip(folds, (x for answer in done for x in answer.folds), strict=True):
+                fold.test.put(g, part)
+            infos = [dict(info) for answer in done for _, info in answer.folds]
+            return CrossFit(g, {"seconds": sum(answer.seconds for answer in done), "folds": infos})
+
+        return finish
+
+
+class _Folds(NamedTuple):
+    """What a worker gives back: g at the test draws of its folds with how it came about, and the seconds it took."""
+
+    folds: list[tuple[np.ndarray, Mapping[str, Any]]]
+    seconds: float
+
+
+def _arrays(samples: Samples, values: np.ndarray, folds: Sequence[Fold]) -> dict[str, np.ndarray]:
+    """All that a fit looks at."""
+    arrays = {"draws": samples.draws, "scores": samples.scores, "values": values}
+    for k, fold in enumerate(folds):
+        for name, block in (("train", fold.train), ("test", fold.test)):
+            arrays[f"{k} {name} chains"], arrays[f"{k} {name} draws"] = block.chains, block.draws
+    return arrays
+
+
+def _fit_folds(
+    arrays: Arrays, method: Method, names: tuple[str, ...], which: list[int], outputs: np.ndarray | None, seed: int
+) -> _Folds:
+    """The folds called `which`, from start to end: one task."""
+    start = time.perf_counter()
+    samples = Samples.trusted(arrays["draws"], arrays["scores"], names)
+    values = arrays["values"] if outputs is None else arrays["values"][..., outputs]
+
+    def block(k: int, name: str) -> Block:
+        return Block(arrays[f"{k} {name} chains"], arrays[f"{k} {name} draws"])
+
+    with blas_threads(samples.size * WORK_A_DRAW):
+        trains = [block(k, "train") for k in which]
+        made = [make_problem(samples.select(b.chains, b.draws), b.take(values)) for b in trains]
+        controls = method.solve([problem for problem, _, _ in made], seed)
+    found: list[tuple[np.ndarray, Mapping[str, Any]]] = []
+    for k, (_, standardise, scale), control in zip(which, made, controls, strict=True):
+        test = block(k, "test")
+        fitted = Fitted(standardise, scale, control)
+        found.append((fitted(samples.select(test.chains, test.draws)), dict(control.info)))
+    return _Folds(found, time.perf_counter() - start)
 
 
 def _is_default(method: Method, f: Any) -> bool:

@@ -1,7 +1,7 @@
 """The default: stack what can help, and spend in proportion to what can be gained."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,31 +45,59 @@ class Auto(Method):
         n, dim = problems[0].z.shape
         return Stack(candidates(n, dim)).solve(problems, seed)
 
-    def cross_fit(self, samples: Samples, values: np.ndarray, folds: Sequence[Fold], *, seed: int = 0) -> CrossFit:
+    def begin(
+        self,
+        samples: Samples,
+        values: np.ndarray,
+        folds: Sequence[Fold],
+        *,
+        seed: int = 0,
+        outputs: np.ndarray | None = None,
+    ) -> Callable[[], CrossFit]:
         start = time.perf_counter()
         n = min(len(fold.train.chains) * len(fold.train.draws) for fold in folds)
         judged = sum(len(fold.test.chains) * len(fold.test.draws) for fold in folds)
+        f = values if outputs is None else values[..., outputs]
+        asked = np.arange(values.shape[-1]) if outputs is None else np.arange(values.shape[-1])[outputs]
+        left = np.ones(f.shape[-1])
         names: list[str] = []
         fits: list[CrossFit] = []
-        left = np.ones(values.shape[-1])
 
-        def add(member: Method, wanted: np.ndarray) -> None:
-            """Cross-fit a member for the wanted outputs; its g is zero for the others."""
+        def ask(member: Method, wanted: np.ndarray) -> tuple[Method, np.ndarray, Callable[[], CrossFit]]:
+            return member, wanted, member.begin(samples, values, folds, seed=seed, outputs=asked[wanted])
+
+        def add(member: Method, before: np.ndarray, begun: Callable[[], CrossFit]) -> None:
+            """A member's g for the outputs that are still wanted, and zero for the others.
+
+            It was begun for those wanted before the other members had their answers.
+            """
+            wanted = before & (left > SOLVED)
             if not wanted.any():
                 return
-            fit = member.cross_fit(samples, values[..., wanted], folds, seed=seed)
-            g = np.zeros_like(values)
+            fit = begun() if (wanted == before).all() else ask(member, wanted)[2]()
+            g = np.zeros_like(f)
             g[..., wanted] = fit.g
             names.append(str(member))
             fits.append(CrossFit(g, fit.info))
-            np.minimum(left, _ratio(values, g, folds, judged), out=left)
+            np.minimum(left, _ratio(f, g, folds, judged), out=left)
 
-        for member in candidates(n, samples.dim):
-            add(member, left > SOLVED)
-        unsolved = left > UNSOLVED
-        if n >= SOME and unsolved.sum() * len(folds) <= MOST_NETWORKS:
-            add(Neural(VectorField(), penalty=1e-3, ensemble=1), unsolved)
-        return combine(names, fits, values, folds, start)
+        members = candidates(n, samples.dim)
+        # the cheap ones at once; the others when it is known what they leave
+        cheap = [ask(member, left > SOLVED) for member in members if isinstance(member, Polynomial)]
+
+        def finish() -> CrossFit:
+            for begun in cheap:
+                add(*begun)
+            for begun in [
+                ask(m, left > SOLVED) for m in members if not isinstance(m, Polynomial) and left.max() > SOLVED
+            ]:
+                add(*begun)
+            unsolved = left > UNSOLVED
+            if n >= SOME and 0 < unsolved.sum() * len(folds) <= MOST_NETWORKS:
+                add(*ask(Neural(VectorField(), penalty=1e-3, ensemble=1), unsolved))
+            return combine(names, fits, f, folds, start)
+
+        return finish
 
 
 def candidates(n: int, dim: int) -> list[Method]:

@@ -14,6 +14,7 @@ from .._memory import reserve
 from .._status import InputError
 from .._threads import blas_threads
 from ._control_functional import JITTER, NormalEquations, control_functional, factorise
+from ._device_kernel import WORTH_IT, accelerator, control_functional_on_device
 from ._distinct import FOLDS, Distinct
 from ._hermite import feature_count, stein_features
 from ._method import Control, Method, Problem
@@ -71,6 +72,8 @@ class Kernel(Method):
     landmarks: int | None = None
     order: int = 1
     penalty: float | Literal["auto"] = "auto"
+
+    together = False
 
     def __post_init__(self) -> None:
         self._check("kernel", self.kernel in KERNELS, f"one of {', '.join(map(repr, KERNELS))}")
@@ -200,6 +203,12 @@ class Kernel(Method):
         beta, alpha = np.zeros((P.shape[1], len(penalty))), np.zeros((len(P), len(penalty)))
         for value in np.unique(penalty[np.isfinite(penalty)]):
             columns = np.flatnonzero(penalty == value)
+            if len(P) >= WORTH_IT and accelerator():
+                fit = control_functional_on_device(
+                    kernel, draws.z, draws.s, draws.y[:, columns], P, value / draws.count
+                )
+                beta[:, columns], alpha[:, columns] = fit.beta, fit.alpha
+                continue
             # Made anew for each penalty: cheap next to its factor, and one matrix is all that is ever held.
             K0 = kernel.gram(draws.z, draws.s)
             nugget = (value / draws.count + JITTER) * K0.diagonal().mean()

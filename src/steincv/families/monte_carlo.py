@@ -12,6 +12,8 @@ from ._method import Control, Method, Problem
 class MonteCarlo(Method):
     """No control variate. The estimate is the plain mean of f over the draws."""
 
+    together = False
+
     def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
         return [Control(_zero(problem.y.shape[1])) for problem in problems]
 

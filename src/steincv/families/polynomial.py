@@ -11,7 +11,10 @@ from .._memory import reserve
 from .._status import InputError
 from ._hermite import degrees, feature_count, stein_features
 from ._method import Control, Method, Problem
-from ._ridge import ridge
+from ._ridge import RidgeFit, judged_every, ridge, ridge_of_moments
+
+# From this many draws on the features are made in tiles of so many, and only their sums are kept.
+MANY_DRAWS, TILE = 20_000, 4096
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class Polynomial(Method):
     degree: int = 2
     penalty: float | Literal["auto"] = "auto"
 
+    together = False
+
     def __post_init__(self) -> None:
         whole_number("degree", self.degree, 1)
         number = isinstance(self.penalty, int | float) and not isinstance(self.penalty, bool)
@@ -56,16 +61,39 @@ class Polynomial(Method):
     def _solve(self, problem: Problem) -> Control:
         n, dim = problem.z.shape
         features = feature_count(dim, self.degree)
-        # features, centred and scaled copies and the eigenvector side; one Gram matrix and its vectors
-        self._reserve(n, dim, 8 * (4 * n * features + 3 * min(n, features) ** 2))
-        x = stein_features(problem.z, problem.s, self.degree)
-        fit = ridge(x, problem.y, degrees(dim, self.degree), self.penalty)
+        if n >= max(MANY_DRAWS, 4 * features):
+            self._reserve(n, dim, 8 * (5 * features**2 + 4 * TILE * features))
+            fit = self._fit_in_tiles(problem)
+        else:
+            # features, centred and scaled copies and the eigenvector side; one Gram matrix and its vectors
+            self._reserve(n, dim, 8 * (4 * n * features + 3 * min(n, features) ** 2))
+            x = stein_features(problem.z, problem.s, self.degree)
+            fit = ridge(x, problem.y, degrees(dim, self.degree), self.penalty)
 
         def evaluate(z: np.ndarray, s: np.ndarray) -> np.ndarray:
             return -(stein_features(z, s, self.degree) @ fit.coefficients)
 
         info = {"features": features, "draws": n, "penalty": fit.penalty.tolist(), "growth": fit.growth.tolist()}
         return Control(evaluate, info)
+
+    def _fit_in_tiles(self, problem: Problem) -> RidgeFit:
+        """The same from sums over tiles of draws: its memory does not grow with them."""
+        n, dim = problem.z.shape
+        kinds = degrees(dim, self.degree)
+        gram, cross = np.zeros((len(kinds), len(kinds))), np.zeros((len(kinds), problem.y.shape[1]))
+        mean = np.zeros(len(kinds))
+        for start in range(0, n, TILE):
+            tile = slice(start, start + TILE)
+            x = stein_features(problem.z[tile], problem.s[tile], self.degree)
+            gram += x.T @ x
+            cross += x.T @ problem.y[tile]
+            mean += x.sum(axis=0) / n
+        y = problem.y.mean(axis=0)
+        gram -= n * np.outer(mean, mean)
+        cross -= n * np.outer(mean, y)
+        every = judged_every(n)
+        judged = stein_features(problem.z[::every], problem.s[::every], self.degree) - mean
+        return ridge_of_moments(n, gram, cross, judged, problem.y[::every] - y, kinds, self.penalty)
 
     def _reserve(self, n: int, dim: int, needed: float) -> None:
         reserve(

@@ -1,7 +1,7 @@
 r"""Stacking: a convex combination of the plain mean and several control variates."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,11 +65,24 @@ class Stack(Method):
 
         return Control(evaluate, {"weights": weights.tolist(), "members": [str(m) for m in self.members]})
 
-    def cross_fit(self, samples: Samples, values: np.ndarray, folds: Sequence[Fold], *, seed: int = 0) -> CrossFit:
+    def begin(
+        self,
+        samples: Samples,
+        values: np.ndarray,
+        folds: Sequence[Fold],
+        *,
+        seed: int = 0,
+        outputs: np.ndarray | None = None,
+    ) -> Callable[[], CrossFit]:
         start = time.perf_counter()
-        fits = [member.cross_fit(samples, values, folds, seed=seed) for member in self.members]
-        names = [str(member) for member in self.members]
-        return combine(names, fits, values, folds, start)
+        pending = [member.begin(samples, values, folds, seed=seed, outputs=outputs) for member in self.members]
+
+        def finish() -> CrossFit:
+            names = [str(member) for member in self.members]
+            f = values if outputs is None else values[..., outputs]
+            return combine(names, [fit() for fit in pending], f, folds, start)
+
+        return finish
 
 
 def combine(

@@ -1,0 +1,1 @@
+"""Draws in files larger than memory: read in chunks, twice, and never held."""

@@ -1,0 +1,156 @@
+"""`steincv.estimate` of draws in a file: passes, fits, error bars, verdict."""
+
+import time
+from typing import Any
+
+import numpy as np
+
+from .._diagnostics import LOW_ESS, RHAT_LIMIT, STEIN_LIMIT, TAIL_LIMIT, _as_normal, value_status
+from .._error_bars import Average
+from .._estimate import enough, estimate, verdict
+from .._folds import whole_number
+from .._memory import reserve
+from .._samples import Samples
+from .._status import Code, InputError, Status
+from .._threads import blas_threads
+from .._values import Values
+from ..families._hermite import feature_count
+from ..families._method import Method
+from ..families.monte_carlo import MonteCarlo
+from ..families.neural.neural import Neural
+from ..families.polynomial import Polynomial
+from .coordinates import FoldMap
+from .functions import Functions
+from .passes import LANES, Control, FoldSums, Passed, Stream, joined
+from .polynomial import fit_polynomial
+from .products import BlockProducts
+from .segments import range_folds
+from .source import Source
+
+# Without a method: the quadratic up to this many dimensions, for its sums are (dim^2 / 2)^2 numbers a fold.
+QUADRATIC = 60
+WORKS = "MonteCarlo(), Polynomial(1), Polynomial(2), Neural(...), NCV() and CNCV()"
+
+
+def streamed_estimate(
+    source: Source,
+    f: Any,
+    method: Method | None,
+    *,
+    stat: tuple[str, ...],
+    seed: int,
+    folds: int | None,
+    gap: int,
+    cross_fit: bool,
+    guard: bool,
+    executor: Any,
+) -> Any:
+    """`steincv.estimate` of draws in a file."""
+    start = time.perf_counter()
+    chains, draws, dim = source.draws.shape
+    method = Polynomial(2 if dim <= QUADRATIC else 1) if method is None else method
+    degree = _degree(method)
+    refused = {"stat": stat != ("mean",), "cross_fit": not cross_fit, "executor": executor is not None}
+    for name in (name for name, given in refused.items() if given):
+        raise InputError(f"`{name}` is not for draws in a file. Leave it out, or read the draws into steincv.Samples.")
+    seed = whole_number("seed", seed, 0)
+    enough(f"{source.where} holds", chains, draws)
+    plan = range_folds(chains, draws, folds, gap)
+    features = feature_count(dim, degree)
+    if min(fold.fitted_on for fold in plan) < 2 * max(features, dim) + 2:
+        samples, target = _whole(source, f)  # so few draws that there is nothing to gain from sums
+        return estimate(samples, target, method, seed=seed, folds=folds, gap=gap, guard=guard)
+    functions = Functions.of(f, source)
+    with blas_threads(0):
+        stream = Stream.of(source, functions, plan, degree)
+        products = BlockProducts.of(stream, LANES)
+        sums, judged = stream.first_pass(products)
+        maps = [FoldMap.of(s, stream.provisional, source.names) for s in sums.folds]
+        controls, infos = _fit(method, stream, sums, maps, judged, seed)
+        everything = FoldMap.of(sums.everything, stream.provisional, source.names)
+        if products is None:
+            passed = stream.second_pass(controls, everything, judged[0])
+        else:
+            passed = products.passed(controls, everything, sums)
+    info = {
+        "seconds": time.perf_counter() - start,
+        "folds": infos,
+        "streamed": {"draws": chains * draws, "block": passed.blocks.size, "blocks": passed.blocks.count},
+    }
+    return _result(passed, str(method), info, guard, dim)
+
+
+def _degree(method: Method) -> int:
+    """The degree of the sums that the method needs."""
+    if isinstance(method, Polynomial) and method.degree <= 2:
+        return method.degree
+    if isinstance(method, MonteCarlo | Neural):
+        return 1
+    raise InputError(f"{method} cannot be fitted to draws in a file. What can: {WORKS}.")
+
+
+def _fit(
+    method: Method, stream: Stream, sums: FoldSums, maps: list[FoldMap], judged: list[tuple], seed: int
+) -> tuple[list[Control], list[dict[str, Any]]]:
+    if isinstance(method, Polynomial):
+        fits = [
+            fit_polynomial(s, m, stream.target, rows, method.degree, method.penalty)
+            for s, m, rows in zip(sums.folds, maps, judged, strict=True)
+        ]
+        return list(fits), [fit.info for fit in fits]
+    if isinstance(method, Neural):
+        from .networks import fit_networks
+
+        return fit_networks(method, stream, sums.folds, maps, seed)
+    outputs = len(stream.target.center)
+    return [lambda t, s: np.zeros((outputs, t.shape[1])) for _ in maps], [{} for _ in maps]
+
+
+def _whole(source: Source, f: Any) -> tuple[Samples, Any]:
+    """All draws in memory, and f as `steincv.estimate` takes it."""
+    chains, draws, dim = source.draws.shape
+    reserve(f"{source.where}: its {chains * draws} draws", 48.0 * chains * draws * dim, "Use a lower degree.")
+    names = [f] if isinstance(f, str) else f if isinstance(f, list | tuple) else []
+    columns = [source.column(name) for name in names]
+    pieces = list(source.pieces(columns))
+    samples = Samples(joined(p.draws for p in pieces), joined(p.scores for p in pieces), source.names)
+    others = [joined(p.others[k] for p in pieces) for k in range(len(columns))]
+    return samples, dict(zip(names, others, strict=True)) if names else f
+
+
+def _result(passed: Passed, method: str, info: dict[str, Any], guard: bool, dim: int) -> Any:
+    values = Values(passed.plain.means(), passed.labels, passed.shape)
+    plain, better = passed.plain.average(), passed.controlled.average()
+    ess = np.minimum(plain.ess, better.ess)
+    statuses = value_status(values.array, ess) if passed.blocks.size == 1 else _value_status(passed, ess)
+    alarms = _stein_status(passed.stein.average(), dim)
+    controlled = passed.controlled.means()
+    return verdict(values, controlled, plain, better, passed.plain.largest, statuses, method, info, alarms, guard)
+
+
+def _value_status(passed: Passed, ess: np.ndarray) -> list[list[Status]]:
+    """As `_diagnostics.value_status`, from what was kept of the draws."""
+    rhat = passed.plain.split_rhat()
+    statuses: list[list[Status]] = [[] for _ in passed.labels]
+    for k, found in enumerate(statuses):
+        if ess[k] < LOW_ESS:
+            found.append(Status.of(Code.LOW_ESS, ess=ess[k]))
+        if rhat[k] > RHAT_LIMIT:
+            found.append(Status.of(Code.CHAINS_DISAGREE, rhat=rhat[k], limit=RHAT_LIMIT))
+        if passed.tail[k] > TAIL_LIMIT:
+            found.append(Status.of(Code.HEAVY_TAIL, khat=passed.tail[k], limit=TAIL_LIMIT))
+    return statuses
+
+
+def _stein_status(means: Average, dim: int) -> list[Status]:
+    """As `_diagnostics.stein_check`, from averages that are there already."""
+    error = np.where(means.standard_error > 0, means.standard_error, np.inf)
+    products = np.repeat([0.0, 1.0, dim], [dim, dim, 1])
+    beyond = np.maximum(np.abs(means.mean) - products * (dim + 1) / means.ess, 0.0)
+    z = np.sign(means.mean) * _as_normal(beyond / error, means.ess)
+    z = np.where((means.standard_error == 0) & (np.abs(means.mean) > 1e-8), np.inf, z)
+    worst = int(np.argmax(np.abs(z)))
+    if abs(z[worst]) <= STEIN_LIMIT:
+        return []
+    kinds = [f"{kind} of standard coordinate {i}" for kind in ("score", "z s + 1") for i in range(dim)]
+    return [Status.of(Code.STEIN_MEAN, worst=[*kinds, "z . s + dim"][worst], z=z[worst])]

@@ -1,0 +1,62 @@
+"""f at streamed draws: the coordinates, variables of the file, or whatever can be called."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._samples import Samples
+from .._status import InputError
+from .._values import Values, _join, values_of
+from .source import Column, Piece, Source
+
+
+@dataclass(frozen=True, eq=False)
+class Functions:
+    """f: the coordinates, variables of the file by their names, or whatever `steincv.estimate` takes that is called."""
+
+    f: Any
+    names: tuple[str, ...]
+    columns: tuple[Column, ...]
+    coordinates: tuple[str, ...]
+
+    @classmethod
+    def of(cls, f: Any, source: Source) -> "Functions":
+        names = [f] if isinstance(f, str) else f if isinstance(f, list | tuple) else []
+        if not all(isinstance(name, str) for name in names):
+            raise InputError("`f` is a list, expected names of variables in the file.")
+        callables = callable(f) or (isinstance(f, Mapping) and all(map(callable, f.values())))
+        if f is not None and not names and not callables:
+            raise InputError(
+                f"`f` is a {type(f).__name__}; for draws in a file it is a function, a dict of functions, the name of "
+                f"a variable in the file, or nothing for every coordinate."
+            )
+        columns = tuple(source.column(name) for name in names)
+        for name, column in zip(names, columns, strict=True):
+            if column.shape[:2] != source.draws.shape[:2]:
+                raise InputError(
+                    f"{source.where}: `{name}` has shape {column.shape}, expected one value at every draw."
+                )
+        return cls(f, tuple(names), columns, source.names)
+
+    @property
+    def linear(self) -> bool:
+        """Whether f is the coordinates themselves, whose products are in the sums already."""
+        return self.f is None
+
+    def __call__(self, piece: Piece) -> Values:
+        draws = np.asarray(piece.draws, np.float64)
+        if self.f is None:
+            return Values(draws, self.coordinates, (len(self.coordinates),))
+        if self.names:
+            others = (np.asarray(other, np.float64) for other in piece.others)
+            values = _join(dict(zip(self.names, others, strict=True)))
+        else:
+            values = values_of(self.f, Samples.trusted(draws, np.asarray(piece.scores), self.coordinates))
+        if not np.isfinite(values.array).all():
+            where = np.argwhere(~np.isfinite(values.array))[0]
+            raise InputError(
+                f"`f` ({values.labels[where[2]]}) is not finite at chain {where[0]}, draw {piece.start + where[1]}."
+            )
+        return values
