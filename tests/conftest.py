@@ -22,6 +22,16 @@ from skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa:
 import steincv as scv  # noqa: E402
 
 
+@pytest.fixture
+def as_users_have_it():
+    """Without the run-time checks of types, which only the tests have: a study of many small fits is much faster."""
+    import jaxtyping
+
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
 @pytest.fixture(scope="session")
 def gaussian_samples() -> scv.Samples:
     """4 chains x 250 exact draws of a standard normal in 3 dimensions."""

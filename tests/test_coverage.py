@@ -16,6 +16,7 @@ PATH = pathlib.Path(__file__).parents[1] / "benchmarks" / "coverage_polynomials.
 SPEC = importlib.util.spec_from_file_location("benchmarks_coverage", PATH)
 study = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(study)
+pytestmark = pytest.mark.usefixtures("as_users_have_it")
 TRUTH = study.truths(study.Setting.cubic)
 SMOOTH = ("x0", "x1", "sin(x0 + x1)", "1/(1 + exp(x0 - 1))", "x1 > 1")
 
