@@ -369,8 +369,9 @@ def test_a_bridge_over_any_distance():
     from steincv.evidence.bridge import Bridge
 
     rng = np.random.default_rng(0)
-    for size in (1e3, 1e19, 1e250):
+    for size in (1e3, 1e19, 1e250, 1e290):
         lower, upper = -size * rng.pareto(0.3, size=(2, 50)), -rng.exponential(size=(2, 50))
+        lower[0, :5] = -rng.exponential(size=5)  # some overlap: what is looked for is near 0, the ends are far
         bridge = Bridge.between(0.1, lower, upper)
         assert 0 <= bridge.overlap <= 0.5 + 1e-9
         assert np.isfinite(bridge.shift)

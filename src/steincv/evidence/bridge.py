@@ -36,8 +36,8 @@ class Bridge:
             return float(scipy.special.expit(low - shift).mean() - scipy.special.expit(shift - high).mean())
 
         ends = min(low.min(), high.min()) - 1, max(low.max(), high.max()) + 1
-        # plain bisection: the ends can be 1e19 apart, and the function flat almost everywhere between them
-        shift = float(scipy.optimize.bisect(difference, *ends, maxiter=500))
+        # plain bisection: the ends can be 1e300 apart, and the function flat almost everywhere between them
+        shift = float(scipy.optimize.bisect(difference, *ends, maxiter=3000))
         return cls(gap, shift, float(scipy.special.expit(low - shift).mean()))
 
     def lower_side(self, values: Float[np.ndarray, "chain draw"]) -> Float[np.ndarray, "chain draw"]:
