@@ -25,6 +25,7 @@ from .families.neural.neural import CNCV as CNCV, NCV as NCV, Neural as Neural
 from .families.neural.trials import Potential as Potential, ScalarField as ScalarField, VectorField as VectorField
 from .families.polynomial import Polynomial as Polynomial
 from .families.stack import Stack as Stack
+from .networks.predictive import Predictive as Predictive, predictive as predictive
 from .report.figures import (
     plot_forest as plot_forest,
     plot_gain as plot_gain,

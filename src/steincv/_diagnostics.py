@@ -43,7 +43,7 @@ def stein_check(samples: Samples) -> SteinCheck:
     z, s = Standardise.of(samples)(samples)
     product = z * s + 1
     columns = np.concatenate([s, product, product.sum(axis=1, keepdims=True)], axis=1)
-    means = average(columns.reshape(*samples.draws.shape[:2], -1))
+    means = average(columns.reshape(*samples.draws.shape[:2], -1), tails=False)
     numbers = [f"coordinate {i}" for i in range(samples.dim)]
     labels = (
         *(f"score of standard {c}" for c in numbers),
@@ -84,7 +84,7 @@ def moved_scores(z: np.ndarray, s: np.ndarray) -> Moved:
     here = (dz * ds).sum(axis=-1)
     before, after = (dz[:, :-1] * ds[:, 1:]).sum(axis=-1), (dz[:, 1:] * ds[:, :-1]).sum(axis=-1)
     columns = [here[:, :-1] - before, -here[:, :-1] - before, here[:, 1:] - after, -here[:, 1:] - after]
-    means = average(np.stack(columns, axis=-1))
+    means = average(np.stack(columns, axis=-1), tails=False)
     t = np.divide(means.mean, means.standard_error, out=np.zeros(4), where=means.standard_error > 0)
     normal = np.maximum(_as_normal(t, means.ess), 0.0).reshape(2, 2).min(axis=1)
     return Moved(np.where(normal > 0, means.mean[::2], 0.0), normal)

@@ -65,8 +65,8 @@ def degrees_of_freedom(ess: Any, error_ess: Any = np.inf) -> Any:
     return np.maximum(np.minimum(ess / each - 1, error_ess / each), 1.0)
 
 
-def average(series: Float[np.ndarray, "chain draw out"]) -> Average:
-    """The mean of every output with its Monte Carlo standard error."""
+def average(series: Float[np.ndarray, "chain draw out"], *, tails: bool = True) -> Average:
+    """The mean of every output with its Monte Carlo standard error. Without `tails`, `error_ess` is `ess`: quicker."""
     chains, draws, _ = series.shape
     unit, center, spread = _unit(series)
     shift = unit.mean(axis=(0, 1))
@@ -77,8 +77,9 @@ def average(series: Float[np.ndarray, "chain draw out"]) -> Average:
     moving = deviation > 0
     if moving.any():
         ess[moving] = effective_draws(unit[..., moving])
-        error_ess[moving] = error_draws((unit - shift)[..., moving] / deviation[moving])
-    return Average(mean, spread * deviation / np.sqrt(ess), ess, error_ess)
+        if tails:
+            error_ess[moving] = error_draws((unit - shift)[..., moving] / deviation[moving])
+    return Average(mean, spread * deviation / np.sqrt(ess), ess, error_ess if tails else ess)
 
 
 def error_draws(z: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, " out"]:

@@ -16,8 +16,8 @@ Constrain = Callable[[Any], Mapping[str, Any]]
 LARGEST = 1e300
 
 
-def finite_array(name: str, value: Any) -> np.ndarray:
-    """`value` as a finite float64 array, or an `InputError` saying which entry is wrong."""
+def finite_array(name: str, value: Any, *, copy: bool = True) -> np.ndarray:
+    """`value` as a finite float64 array, or an `InputError` saying which entry is wrong. `copy`: of its own memory."""
     try:
         array = np.asarray(value)
     except Exception as error:
@@ -29,9 +29,9 @@ def finite_array(name: str, value: Any) -> np.ndarray:
         )
     if array.size == 0:
         raise InputError(f"`{name}` is empty: it has shape {array.shape}.")
-    array = np.array(array, dtype=np.float64, order="C")
-    bad = ~(np.abs(array) < LARGEST)
-    if bad.any():
+    array = (np.array if copy else np.asarray)(array, dtype=np.float64, order="C")
+    if not (array.min() > -LARGEST and array.max() < LARGEST):  # so is nothing that holds a NaN
+        bad = ~(np.abs(array) < LARGEST)
         first = tuple(int(i) for i in np.argwhere(bad)[0])
         kind = f"entries of size {LARGEST:.0e} or more" if np.isfinite(array).all() else "non-finite entries"
         raise InputError(

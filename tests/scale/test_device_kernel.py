@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv.families import kernel as kernel_family
+from steincv.families import _device_kernel as device, kernel as kernel_family
 from steincv.families._control_functional import JITTER, control_functional
 from steincv.families._device_kernel import control_functional_on_device, stein_matrix
 from steincv.families._stein_kernels import KERNELS, SteinKernel
@@ -48,9 +48,9 @@ def test_the_family_uses_it(monkeypatch):
         calls.append(len(arguments[1]))
         return control_functional_on_device(*arguments)
 
-    monkeypatch.setattr(kernel_family, "WORTH_IT", 10)
-    monkeypatch.setattr(kernel_family, "accelerator", lambda: True)
-    monkeypatch.setattr(kernel_family, "control_functional_on_device", on_device)
+    monkeypatch.setattr(kernel_family, "WORTH_A_DEVICE", 10)
+    monkeypatch.setattr(device, "accelerator", lambda: True)
+    monkeypatch.setattr(device, "control_functional_on_device", on_device)
     found = scv.Kernel(lengthscale=2.0).fit(samples, f)(samples)
     assert calls
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)

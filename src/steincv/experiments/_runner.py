@@ -18,7 +18,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, wait
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ from ._workers import Worker, cores, dask_workers, local_workers
 if TYPE_CHECKING:
     import pandas
 
-NAMES = ("synthetic", "constraints", "goodwin")
+NAMES = ("synthetic", "constraints", "goodwin", "bnn")
 # A cell is tried again once if its worker dies: of memory, or because someone ended it.
 TRIES = 2
 
@@ -66,6 +66,7 @@ def reproduce(
     workers: int | None = None,
     dask: str | None = None,
     force: bool = False,
+    data: StrPath | None = None,
 ) -> Run:
     """Run the experiment called `name`, or go on with it where `out` holds a part of the same run.
 
@@ -76,6 +77,8 @@ def reproduce(
     - `workers`: how many processes; one a core if not given. The results do not depend on it.
     - `dask`: the address of a Dask scheduler that is used instead.
     - `force`: replace another run's results in that folder.
+    - `data`: where its data are, for an experiment that has some (bnn: digits, as `steincv.networks.load_digits` reads
+      them).
     """
     if name not in NAMES:
         close = difflib.get_close_matches(str(name), NAMES, n=1)
@@ -83,6 +86,12 @@ def reproduce(
         raise InputError(f"there is no experiment `{name}`; {hint} {', '.join(NAMES)}.")
     experiment = importlib.import_module(f".{name}", __package__)
     settings = experiment.QUICK if quick else experiment.FULL
+    if data is not None:
+        if not hasattr(settings, "data"):
+            raise InputError(f"the experiment `{name}` makes its own data; leave out `data` (--data).")
+        if not Path(data).exists():
+            raise InputError(f"{data}: no such file or folder.")
+        settings = replace(settings, data=str(data))
     folder = Path("reproduced") / name if out is None else Path(out)
     return run(experiment, settings, folder, workers=workers, dask=dask, force=force)
 

@@ -16,9 +16,6 @@ from .._status import InputError
 from ._control_functional import JITTER, Coefficients
 from ._stein_kernels import SteinKernel
 
-# Fewer draws than this a CPU fits before the arrays have travelled.
-WORTH_IT = 3000
-
 
 def accelerator() -> bool:
     """Whether JAX computes on something else than the CPU."""

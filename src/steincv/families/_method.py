@@ -187,7 +187,7 @@ def _is_default(method: Method, f: Any) -> bool:
 
 def as_values(samples: Samples, values: Any) -> Float[np.ndarray, "chain draw out"]:
     """Values of f, checked against the samples and given one flat axis of outputs."""
-    values = finite_array("values", values)
+    values = finite_array("values", values, copy=False)
     chains, draws, _ = samples.draws.shape
     if values.shape[:1] == (draws,) and chains == 1 and values.shape[:2] != (1, draws):
         values = values[None]
@@ -207,13 +207,15 @@ def make_problem(samples: Samples, values: np.ndarray) -> tuple[Problem, Standar
     z, s = standardise(samples)
     flat = values.reshape(samples.size, -1)
     first = flat[0]
-    spread = np.abs(flat - first).max(axis=0)
+    spread = np.maximum(flat.max(axis=0) - first, first - flat.min(axis=0))
     spread = np.where(spread > 1e-14 * np.abs(first), spread, 1.0)  # a constant f has nothing to fit
-    unit = (flat - first) / spread
+    unit = flat - first
+    unit /= spread
     center = unit.mean(axis=0)
     unit -= center
-    deviation = np.sqrt((unit**2).mean(axis=0))
+    deviation = np.sqrt(np.einsum("no,no->o", unit, unit) / len(unit))
     deviation = np.where(deviation > 0, deviation, 1.0)
+    unit /= deviation
     scale = spread * deviation
     offset = (first / spread + center) / deviation
-    return Problem(z, s, unit / deviation, offset, samples.chains), standardise, scale
+    return Problem(z, s, unit, offset, samples.chains), standardise, scale

@@ -23,7 +23,7 @@ LARGE = 2000
 # With this many draws a feature the penalty hardly matters, and a coarse search is enough.
 PLENTY = 40
 # Penalties are compared by their residuals at this many draws at least: the same ones for all, so that is enough.
-JUDGED = 1250
+JUDGED = 800
 # A fit that goes through a draw to within this part of its value tells nothing about the error there.
 INTERPOLATION = 1e-10
 # Residuals are made for a tile of draws at a time, so that they stay in the cache.
@@ -84,16 +84,18 @@ def ridge(
     y: Float[np.ndarray, "n out"],
     degree: Int[np.ndarray, " feature"],
     penalty: float | str,
+    *,
+    overwrite: bool = False,
 ) -> RidgeFit:
-    """Fit every output; `penalty` is lambda, the same for all degrees, or "auto"."""
+    """Fit every output; `penalty` is lambda, the same for all degrees, or "auto". `overwrite` may use up `features`."""
     n = len(features)
-    x = features - features.mean(axis=0)
+    x = np.subtract(features, features.mean(axis=0), out=features if overwrite else None)
     every = judged_every(n)
 
     def spectrum(root: np.ndarray) -> _Spectrum:
         return _Spectrum.of(x * root if (root != 1).any() else x, y, every)
 
-    return _choose(spectrum, n, (y - y.mean(axis=0))[::every], degree, penalty)
+    return _choose(spectrum, n, y[::every] - y.mean(axis=0), degree, penalty)
 
 
 def ridge_of_moments(

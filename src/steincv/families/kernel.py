@@ -14,7 +14,6 @@ from .._memory import reserve
 from .._status import InputError
 from .._threads import blas_threads
 from ._control_functional import JITTER, NormalEquations, control_functional, factorise
-from ._device_kernel import WORTH_IT, accelerator, control_functional_on_device
 from ._distinct import FOLDS, Distinct
 from ._hermite import feature_count, stein_features
 from ._method import Control, Method, Problem
@@ -32,6 +31,10 @@ COARSE = PENALTIES[1::2]
 MOST_FACTORS = 2
 # Numbers in a temporary array: 32 MiB.
 PIECE = 2**22
+
+
+# Fewer draws than this a CPU fits before the arrays have travelled.
+WORTH_A_DEVICE = 3000
 
 
 @dataclass(frozen=True)
@@ -203,12 +206,14 @@ class Kernel(Method):
         beta, alpha = np.zeros((P.shape[1], len(penalty))), np.zeros((len(P), len(penalty)))
         for value in np.unique(penalty[np.isfinite(penalty)]):
             columns = np.flatnonzero(penalty == value)
-            if len(P) >= WORTH_IT and accelerator():
-                fit = control_functional_on_device(
-                    kernel, draws.z, draws.s, draws.y[:, columns], P, value / draws.count
-                )
-                beta[:, columns], alpha[:, columns] = fit.beta, fit.alpha
-                continue
+            if len(P) >= WORTH_A_DEVICE:
+                from . import _device_kernel as device  # brings JAX, which the closed forms do without
+
+                if device.accelerator():
+                    given = (kernel, draws.z, draws.s, draws.y[:, columns], P, value / draws.count)
+                    fit = device.control_functional_on_device(*given)
+                    beta[:, columns], alpha[:, columns] = fit.beta, fit.alpha
+                    continue
             # Made anew for each penalty: cheap next to its factor, and one matrix is all that is ever held.
             K0 = kernel.gram(draws.z, draws.s)
             nugget = (value / draws.count + JITTER) * K0.diagonal().mean()

@@ -68,7 +68,7 @@ class Polynomial(Method):
             # features, centred and scaled copies and the eigenvector side; one Gram matrix and its vectors
             self._reserve(n, dim, 8 * (4 * n * features + 3 * min(n, features) ** 2))
             x = stein_features(problem.z, problem.s, self.degree)
-            fit = ridge(x, problem.y, degrees(dim, self.degree), self.penalty)
+            fit = ridge(x, problem.y, degrees(dim, self.degree), self.penalty, overwrite=True)
 
         def evaluate(z: np.ndarray, s: np.ndarray) -> np.ndarray:
             return -(stein_features(z, s, self.degree) @ fit.coefficients)

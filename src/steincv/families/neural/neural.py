@@ -14,6 +14,7 @@ from ..._status import InputError
 from .._method import Control, Method, Problem
 from ._coordinates import Stretch
 from ._potential_fit import fit_potentials, pad, validation_draws
+from .amortised import Amortised
 from .trials import Custom, Potential, Trial, VectorField
 
 # Regularisation strengths that "auto" chooses among by validation error.
@@ -100,6 +101,11 @@ class Neural(Method):
         trial = self.trial
         shallow = isinstance(trial, Potential) and trial.depth == 1 and trial.activation == "tanh"
         with compile_cache():
+            if isinstance(trial, Amortised):
+                from ._amortised_fit import fit_amortised
+
+                penalties = PENALTIES if self.penalty == "auto" else (float(self.penalty),)
+                return fit_amortised(self, problems, seed, penalties)
             if shallow and self.solver == "auto" and self.center and self.checkpoint is None:
                 return fit_potentials(problems, seed, width=trial.width, degree=trial.degree)
             return _fit_networks(self, problems, seed)

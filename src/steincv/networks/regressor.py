@@ -1,0 +1,89 @@
+"""A Bayesian regression network: one hidden layer of tanh, N(0, 1) on every weight, Gaussian noise of known size."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._folds import whole_number
+from .._samples import finite_array
+from .._status import InputError
+
+
+class Weights(NamedTuple):
+    """Draws: hidden weights `(..., width, inputs + 1)`, biases last, and outer ones `(..., width + 1)`."""
+
+    hidden: Any
+    outer: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Regressor:
+    r"""$y = w\cdot\tanh(V\tilde x) + b + \text{noise}$, with $\tilde x = (x, 1)$ and $N(0, 1)$ on every weight.
+
+    **Arguments:**
+
+    - `inputs`: `(n, k)`, best with mean 0 and variance 1.
+    - `targets`: `(n,)`, likewise.
+    - `noise`: its standard deviation.
+    - `width`: hidden units.
+    """
+
+    inputs: Any
+    targets: Any
+    noise: float = 0.1
+    width: int = 20
+
+    def __post_init__(self) -> None:
+        inputs, targets = finite_array("inputs", self.inputs), finite_array("targets", self.targets)
+        if inputs.ndim != 2:
+            raise InputError(f"`inputs` has shape {inputs.shape}, expected (n, k): one row a case.")
+        if targets.shape != (len(inputs),):
+            raise InputError(f"`targets` has shape {targets.shape}, expected one for each of {len(inputs)} inputs.")
+        whole_number("width", self.width, 1)
+        if not 0 < self.noise < np.inf:
+            raise InputError(f"`noise` must be a positive number, got {self.noise!r}.")
+        object.__setattr__(self, "inputs", inputs)
+        object.__setattr__(self, "targets", targets)
+
+    @property
+    def dim(self) -> int:
+        return self.width * (self.inputs.shape[1] + 2) + 1
+
+    @property
+    def data(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.inputs, self.targets
+
+    def unpack(self, theta: Any) -> Weights:
+        """Flat vectors `(..., dim)`: all hidden weights, unit by unit, then the outer ones."""
+        cut = self.width * (self.inputs.shape[1] + 1)
+        return Weights(theta[..., :cut].reshape(*theta.shape[:-1], self.width, -1), theta[..., cut:])
+
+    def log_prior(self, theta: Any) -> Any:
+        return -0.5 * (theta**2).sum()
+
+    def log_likelihood(self, theta: Any, inputs: Any, targets: Any) -> Any:
+        """Of each of some cases, up to a constant."""
+        return -0.5 * ((targets - self.predict(theta, inputs)) / self.noise) ** 2
+
+    def log_posterior(self, theta: Any) -> Any:
+        return self.log_prior(theta) + self.log_likelihood(theta, *self.data).sum()
+
+    def predict(self, theta: Any, inputs: Any) -> Any:
+        """The mean of y, `(n,)`."""
+        weights = self.unpack(theta)
+        return self.hidden(theta, inputs) @ weights.outer[:-1] + weights.outer[-1]
+
+    def hidden(self, theta: Any, inputs: Any) -> Any:
+        """What the last layer sees, `(n, width)`."""
+        import jax.numpy as jnp
+
+        return jnp.tanh(append_one(inputs) @ self.unpack(theta).hidden.T)
+
+
+def append_one(inputs: Any) -> Any:
+    """The inputs with a last column of ones."""
+    import jax.numpy as jnp
+
+    inputs = jnp.asarray(inputs)
+    return jnp.concatenate([inputs, jnp.ones((*inputs.shape[:-1], 1), inputs.dtype)], -1)
