@@ -265,7 +265,6 @@ ODD = {
 FOR_NETWORKS = (
     "a constant f",
     "a rare event",
-    "one dimension",
     "ten draws",
     "fewer draws than dimensions",
     "duplicated draws",
@@ -273,7 +272,6 @@ FOR_NETWORKS = (
     "huge and tiny coordinates",
     "an outlier in f",
     "zero scores",
-    "mean and sd",
 )
 ANSWERED = [
     pytest.param(row, name, id=f"{row.name}-{name}")

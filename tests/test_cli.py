@@ -97,7 +97,7 @@ def test_estimate(run, file, tmp_path):
     code, out, err = run(*arguments, "--save", saved)
     assert (code, out) == (2, "")
     assert "--force" in err
-    assert run(*arguments, "--save", saved, "--force")[0] == 0
+    assert run(*arguments, "--method", "polynomial:2", "--save", saved, "--force")[0] == 0
 
 
 def test_estimate_of_every_parameter(run, file):
@@ -108,7 +108,7 @@ def test_estimate_of_every_parameter(run, file):
 
 
 def test_estimate_of_a_probability(run, file):
-    code, out, err = run("estimate", file, "--function", "mu > 0", "--json")
+    code, out, err = run("estimate", file, "--function", "mu > 0", "--json", "--method", "polynomial:2")
     assert (code, err) == (0, "")
     row = json.loads(out)["outputs"][0]
     assert row["label"] == "mu > 0"

@@ -1,7 +1,7 @@
 """A fast slice of benchmarks/coverage_polynomials.py: intervals cover, and the wrong ways to fit are found out.
 
-Seeds are fixed. For other seeds, of 200 replications: a true coverage of 94 % is below 0.88 once in 2,300 for each
-function, one of 80 % is above it once in 500. The whole study is in benchmarks/results/coverage_polynomials.csv.
+Seeds are fixed. For other seeds, of 120 replications: a true coverage of 94 % is below 0.86 once in 1,200 for each
+function, one of 75 % is above it once in 770. The whole study is in benchmarks/results/coverage_polynomials.csv.
 """
 
 import importlib.util
@@ -53,11 +53,11 @@ def test_draws_scores_and_truths_of_the_study_belong_together():
 @pytest.mark.parametrize("name", ["iid, ESS 500", "AR(0.8), ESS 444"])
 def test_intervals_cover(name):
     setting = next(s for s in study.SETTINGS if s.name == name)
-    coverage, ratio = replicate(setting, "cross-fit", 200)
+    coverage, ratio = replicate(setting, "cross-fit", 120)
     for f in SMOOTH:
-        assert 0.88 <= coverage[f] <= 0.995, (f, coverage)
-        # the rmse of 200 has 5 % noise; outside this an error bar is off by more than 20 %
-        assert 0.82 <= ratio[f] <= 1.22, (f, ratio)
+        assert coverage[f] >= 0.86, (f, coverage)
+        # the rmse of 120 has 6.5 % noise; outside this an error bar is off by more than 20 %
+        assert 0.80 <= ratio[f] <= 1.25, (f, ratio)
 
 
 def test_intervals_of_a_stack_cover():

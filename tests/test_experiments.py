@@ -206,7 +206,8 @@ def test_bad_requests(tmp_path, capsys):
         with pytest.raises(scv.InputError, match="file name of its own"):
             run(bad, Settings(1), tmp_path / "b")
     assert cli.main(["reproduce", "nothing"]) == 2
-    assert capsys.readouterr().err == "steincv: there is no experiment `nothing`; known are synthetic, constraints.\n"
+    known = "known are synthetic, constraints, goodwin, bnn.\n"
+    assert capsys.readouterr().err == f"steincv: there is no experiment `nothing`; {known}"
 
 
 def test_dask(tmp_path, monkeypatch):

@@ -53,7 +53,7 @@ def test_the_exact_numbers_of_van_der_pol(grid):
 
 
 @pytest.mark.usefixtures("as_users_have_it")  # many times faster
-@pytest.mark.parametrize(("draws", "replications", "factor"), [(20, 3, 10), (80, 2, 20)])
+@pytest.mark.parametrize(("draws", "replications", "factor"), [(20, 2, 10), (80, 1, 20)])
 def test_van_der_pol_needs_far_fewer_draws(grid, draws, replications, factor):
     """40 replications give 42 and 112 times smaller rmse (benchmarks/evidence_coverage.py); 10 and 20 are promised."""
     off, plain_off = [], []
