@@ -17,7 +17,7 @@ from .._status import InputError
 from ..families._method import Control, Problem
 from ..families.neural._coordinates import Stretch
 from ..families.neural._potential_fit import validation_draws
-from ..families.neural.neural import PENALTIES, Neural, _control, _pretrains
+from ..families.neural.neural import PENALTIES, Neural, _pretrains, controls, grid_of_tasks
 from ..families.neural.trials import Potential
 from .coordinates import FoldMap
 from .moments import Sums
@@ -133,24 +133,14 @@ def _train(method: Neural, stream: "Stream", fits: list[_Fold], problems: list[P
     import jax
     import jax.numpy as jnp
 
-    from ..families.neural.training import PRECISION, SEGMENTS, Settings, State, Task, _bar, _segment, _start, unravel
+    from ..families.neural.training import PRECISION, SEGMENTS, Settings, State, Task, _bar, _segment, _start
 
     outputs, dim = problems[0].y.shape[1], problems[0].z.shape[1]
     choose = method.penalty == "auto"
     penalties = PENALTIES if method.penalty == "auto" else (float(method.penalty),)
     validate = method.early_stop or choose
     grid = (len(fits), outputs, len(penalties), method.ensemble)
-    index = np.stack(np.meshgrid(*map(np.arange, grid), indexing="ij"), -1).reshape(-1, 4)
-    zero = -np.stack([p.offset for p in problems])[index[:, 0], index[:, 1]]
-    start = np.zeros(len(index)) if method.center and method.center_start != "zero" else zero
-    keys = jax.random.split(jax.random.key(seed), method.ensemble)
-    task = Task(
-        jnp.asarray(index[:, 0]),
-        jnp.asarray(index[:, 1]),
-        jnp.asarray(np.array(penalties)[index[:, 2]], jnp.float32),
-        jnp.asarray(start, jnp.float32),
-        keys[index[:, 3]],
-    )
+    task = grid_of_tasks(method, problems, grid, penalties, seed)
     n = min(fit.fold.fitted_on for fit in fits)
     batch = int(min(method.batch, n))
     settings = Settings(method.trial, method.steps, batch, method.rate, method.decay / n, method.center, validate)
@@ -169,19 +159,11 @@ def _train(method: Neural, stream: "Stream", fits: list[_Fold], problems: list[P
 
     if method.center and _pretrains(method, problems):
         large = task._replace(
-            penalty=jnp.ones_like(task.penalty), key=jax.random.split(jax.random.key(seed + 1), len(index))
+            penalty=jnp.ones_like(task.penalty), key=jax.random.split(jax.random.key(seed + 1), len(task.key))
         )
         task = task._replace(center=train(large, seed + 1).center)
     state = train(task, seed)
-    errors = np.asarray(state.best_error).reshape(grid)
-    which = errors.mean(-1).argmin(-1) if choose else np.zeros(grid[:2], dtype=int)
-    weights = jax.vmap(unravel(method.trial, dim))(state.best)
-    params = jax.tree.map(lambda x: np.asarray(x).reshape(*grid, *x.shape[1:]), weights)
-    centers = np.asarray(state.center).reshape(grid)
-    return [
-        _control(method.trial, params, i, which[i], [penalties[k] for k in which[i]], centers[i], p, stretches[i])
-        for i, p in enumerate(problems)
-    ]
+    return controls(method.trial, state, grid, penalties, choose, problems, stretches)
 
 
 def _windows(

@@ -3,7 +3,7 @@ r"""The neural family: the paper's NCV and CNCV, and a default that is far bette
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from ._coordinates import Stretch
 from ._potential_fit import fit_potentials, pad, validation_draws
 from .amortised import Amortised
 from .trials import Custom, Potential, Trial, VectorField
+
+if TYPE_CHECKING:
+    from .training import State, Task
 
 # Regularisation strengths that "auto" chooses among by validation error.
 PENALTIES = (0.0, 1e-3, 1e-2)
@@ -137,7 +140,7 @@ def _fit_networks(method: Neural, problems: Sequence[Problem], seed: int) -> lis
     import jax
     import jax.numpy as jnp
 
-    from .training import Batch, Settings, Task, train, unravel
+    from .training import Batch, Settings, train
 
     stretches = [Stretch.of(p) for p in problems]
     problems = [stretch.problem(p) for stretch, p in zip(stretches, problems, strict=True)]
@@ -154,45 +157,76 @@ def _fit_networks(method: Neural, problems: Sequence[Problem], seed: int) -> lis
         _stack([~h for h in held], rows),
         _stack(held, rows),
     )
-    index = np.stack(
-        np.meshgrid(*(np.arange(k) for k in (len(problems), outputs, len(penalties), method.ensemble)), indexing="ij"),
-        -1,
-    ).reshape(-1, 4)
+    grid = (len(problems), outputs, len(penalties), method.ensemble)
+    networks = int(np.prod(grid))
     size = sum(
         np.prod(x.shape) for x in jax.tree.leaves(jax.eval_shape(lambda k: method.trial.init(k, dim), _key(seed)))
     )
     reserve(
-        f"Training {len(index)} networks of {int(size):,} weights on {rows} draws in {dim} dimensions",
-        4.0 * len(index) * (5 * size + 8 * method.batch * dim) + 4.0 * len(problems) * rows * (2 * dim + outputs),
+        f"Training {networks} networks of {int(size):,} weights on {rows} draws in {dim} dimensions",
+        4.0 * networks * (5 * size + 8 * method.batch * dim) + 4.0 * len(problems) * rows * (2 * dim + outputs),
         "Use a smaller network or ensemble, or fewer outputs at a time.",
     )
+    task = grid_of_tasks(method, problems, grid, penalties, seed)
+    batch = int(min(method.batch, rows))
+    settings = Settings(method.trial, method.steps, batch, method.rate, method.decay / rows, method.center, validate)
+    run = functools.partial(train, data, checkpoint=method.checkpoint, progress=method.progress)
+    if method.center and _pretrains(method, problems):
+        large = task._replace(penalty=jnp.ones_like(task.penalty), key=jax.random.split(_key(seed + 1), len(task.key)))
+        task = task._replace(center=run(large, settings, checkpoint=None).center)
+    state = run(task, settings)
+    return controls(method.trial, state, grid, penalties, choose, problems, stretches)
+
+
+def grid_of_tasks(
+    method: Neural,
+    problems: Sequence[Problem],
+    grid: tuple[int, int, int, int],
+    penalties: Sequence[float],
+    seed: int,
+) -> "Task":
+    """One network for every place of `grid`: problems x outputs x penalties x members."""
+    import jax
+    import jax.numpy as jnp
+
+    from .training import Task
+
+    index = np.stack(np.meshgrid(*map(np.arange, grid), indexing="ij"), -1).reshape(-1, 4)
     # f about its mean is what is fitted, so a centre of 0 in the paper's sense is minus the mean here
     zero = -np.stack([p.offset for p in problems])[index[:, 0], index[:, 1]]
     start = np.zeros(len(index)) if method.center and method.center_start != "zero" else zero
     # The same starting points in every fold: which fold is which then does not matter.
     keys = jax.random.split(_key(seed), method.ensemble)
-    task = Task(
+    return Task(
         jnp.asarray(index[:, 0]),
         jnp.asarray(index[:, 1]),
         jnp.asarray(np.array(penalties)[index[:, 2]], jnp.float32),
         jnp.asarray(start, jnp.float32),
         keys[index[:, 3]],
     )
-    batch = int(min(method.batch, rows))
-    settings = Settings(method.trial, method.steps, batch, method.rate, method.decay / rows, method.center, validate)
-    run = functools.partial(train, data, checkpoint=method.checkpoint, progress=method.progress)
-    if method.center and _pretrains(method, problems):
-        large = task._replace(penalty=jnp.ones_like(task.penalty), key=jax.random.split(_key(seed + 1), len(index)))
-        task = task._replace(center=run(large, settings, checkpoint=None).center)
-    state = run(task, settings)
-    grid = (len(problems), outputs, len(penalties), method.ensemble)
+
+
+def controls(
+    trial: Trial,
+    state: "State",
+    grid: tuple[int, int, int, int],
+    penalties: Sequence[float],
+    choose: bool,
+    problems: Sequence[Problem],
+    stretches: Sequence[Stretch],
+) -> list[Control]:
+    """What was trained, `grid` being problems x outputs x penalties x members: for every output its best penalty."""
+    import jax
+
+    from .training import unravel
+
     errors = np.asarray(state.best_error).reshape(grid)
     which = errors.mean(-1).argmin(-1) if choose else np.zeros(grid[:2], dtype=int)
-    weights = jax.vmap(unravel(method.trial, dim))(state.best)
+    weights = jax.vmap(unravel(trial, problems[0].z.shape[1]))(state.best)
     params = jax.tree.map(lambda x: np.asarray(x).reshape(*grid, *x.shape[1:]), weights)
     centers = np.asarray(state.center).reshape(grid)
     return [
-        _control(method.trial, params, i, which[i], [penalties[k] for k in which[i]], centers[i], p, stretches[i])
+        _control(trial, params, i, which[i], [penalties[k] for k in which[i]], centers[i], p, stretches[i])
         for i, p in enumerate(problems)
     ]
 
