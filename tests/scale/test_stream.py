@@ -5,6 +5,7 @@ import pytest
 
 import steincv as scv
 from steincv._folds import make_folds
+from steincv.families import polynomial
 from steincv.families._hermite import stein_features
 from steincv.stream import products, series as kept, source as reading
 from steincv.stream.coordinates import FoldMap
@@ -148,6 +149,25 @@ def test_one_pass_leaves_what_two_do(tmp_path, monkeypatch, chains, gap):
         np.testing.assert_allclose(one.ess, two.ess, rtol=1e-7)
         np.testing.assert_allclose(one.plain.ess, two.plain.ess, rtol=1e-7)
         assert one.status == two.status
+
+
+@pytest.mark.parametrize(("chains", "draws", "gap"), [(1, 22_003, 40), (4, 7001, 0), (7, 4000, 0)])
+@pytest.mark.parametrize("blocks", [10**5, 300], ids=["draws", "blocks"])
+def test_a_regression_on_spaced_draws_is_the_one_in_memory(tmp_path, monkeypatch, chains, draws, gap, blocks):
+    """A large sample is fitted on some of its draws, the same ones in memory and from a file, whatever the folds."""
+    monkeypatch.setattr(polynomial, "MOST_FITTED", 2000)
+    monkeypatch.setattr(polynomial, "MOST_A_FEATURE", 10)
+    monkeypatch.setattr(polynomial, "MANY_DRAWS", 1000)
+    x, s = mixture(chains, draws, 2, bad=True)
+    settings = {"method": scv.Polynomial(2), "gap": gap, "guard": False}
+    for f in (None, lambda v: {"a": v[0] * v[1], "b": v[:2]}):
+        memory = scv.estimate(scv.Samples(x, s), f, **settings)
+        assert all(1000 < fold["draws"] < 3500 for fold in memory.info["folds"])
+        monkeypatch.setattr(kept, "MOST_BLOCKS", blocks)
+        result = scv.estimate(scv.Samples.open(write(tmp_path / "a.zarr", x, s)), f, **settings)
+        np.testing.assert_allclose(result.mean, memory.mean, rtol=1e-10, atol=1e-10 * memory.plain.standard_error.min())
+        np.testing.assert_allclose(result.standard_error, memory.standard_error, rtol=1e-10 if blocks > draws else 0.2)
+        np.testing.assert_allclose(result.ess, memory.ess, rtol=1e-7 if blocks > draws else 0.5)
 
 
 def test_an_exact_answer_in_one_pass(tmp_path, monkeypatch):

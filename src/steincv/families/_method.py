@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from .._executor import Arrays, team
 from .._folds import Block, Fold, whole_number
@@ -32,6 +32,7 @@ class Problem:
     - `offset`: the mean of f that was taken off, in units of its standard deviation. Only objectives
       without a centre (the paper's NCV) look at it.
     - `chains`: how many equally long chains the n draws are.
+    - `place`: where the n draws were taken from.
     """
 
     z: Float[np.ndarray, "n dim"]
@@ -39,6 +40,27 @@ class Problem:
     y: Float[np.ndarray, "n out"]
     offset: Float[np.ndarray, " out"]
     chains: int
+    place: "Place"
+
+
+class Place(NamedTuple):
+    """Of the draws of a fit among all draws: the sample's size, and each one's number in its chain."""
+
+    sample: int
+    draw: Int[np.ndarray, " n"]
+
+    def spaced(self, most: int) -> np.ndarray | slice:
+        """Rows of about `most` draws a sample, evenly spaced in their chains: the same ones whatever the fold."""
+        every = spacing(self.sample, len(self.draw), most)
+        return slice(None) if every == 1 else np.flatnonzero(self.draw % every == 0)
+
+
+def spacing(sample: int, fitted: int, most: int) -> int:
+    """Every so many draws are about `most` of a sample, of which `fitted` are there to fit on.
+
+    A small part of it is taken for a sample of its own, or the fit would have too few.
+    """
+    return max(1, min(sample, 4 * fitted) // most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +192,10 @@ def _fit_folds(
 
     with blas_threads(samples.size * WORK_A_DRAW):
         trains = [block(k, "train") for k in which]
-        made = [make_problem(samples.select(b.chains, b.draws), b.take(values)) for b in trains]
+        made = [
+            make_problem(samples.select(b.chains, b.draws), b.take(values), sample=samples.size, draws=b.draws)
+            for b in trains
+        ]
         controls = method.solve([problem for problem, _, _ in made], seed)
     found: list[tuple[np.ndarray, Mapping[str, Any]]] = []
     for k, (_, standardise, scale), control in zip(which, made, controls, strict=True):
@@ -199,8 +224,13 @@ def as_values(samples: Samples, values: Any) -> Float[np.ndarray, "chain draw ou
     return values.reshape(chains, draws, -1)
 
 
-def make_problem(samples: Samples, values: np.ndarray) -> tuple[Problem, Standardise, np.ndarray]:
-    """The fit in standard coordinates, the map to them, and the scale of each output."""
+def make_problem(
+    samples: Samples, values: np.ndarray, *, sample: int | None = None, draws: np.ndarray | None = None
+) -> tuple[Problem, Standardise, np.ndarray]:
+    """The fit in standard coordinates, the map to them, and the scale of each output.
+
+    If `samples` are part of a larger sample, `sample` is its size and `draws` are the numbers of these draws in it.
+    """
     if samples.size < FEWEST_DRAWS:
         raise InputError(f"`samples` holds {samples.size} draws to fit on; at least {FEWEST_DRAWS} are needed.")
     standardise = Standardise.of(samples)
@@ -218,4 +248,6 @@ def make_problem(samples: Samples, values: np.ndarray) -> tuple[Problem, Standar
     unit /= deviation
     scale = spread * deviation
     offset = (first / spread + center) / deviation
-    return Problem(z, s, unit, offset, samples.chains), standardise, scale
+    draws = np.arange(samples.draws.shape[1]) if draws is None else draws
+    place = Place(samples.size if sample is None else sample, np.tile(draws, samples.chains))
+    return Problem(z, s, unit, offset, samples.chains, place), standardise, scale

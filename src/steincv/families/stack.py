@@ -12,7 +12,7 @@ from .._error_bars import ROUND_OFF
 from .._folds import Block, Fold, make_folds
 from .._samples import Samples
 from .._status import InputError
-from ._method import Control, CrossFit, Method, Problem
+from ._method import Control, CrossFit, Method, Place, Problem
 
 
 @dataclass(frozen=True)
@@ -149,4 +149,5 @@ def _part(problem: Problem, block: Block) -> Problem:
     def cut(x: np.ndarray) -> np.ndarray:
         return block.take(x.reshape(problem.chains, draws, -1)).reshape(len(block.chains) * len(block.draws), -1)
 
-    return Problem(cut(problem.z), cut(problem.s), cut(problem.y), problem.offset, len(block.chains))
+    place = Place(problem.place.sample, cut(problem.place.draw)[:, 0])
+    return Problem(cut(problem.z), cut(problem.s), cut(problem.y), problem.offset, len(block.chains), place)

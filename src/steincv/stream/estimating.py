@@ -22,7 +22,7 @@ from ..families.polynomial import Polynomial
 from .coordinates import FoldMap
 from .functions import Functions
 from .passes import LANES, Control, FoldSums, Passed, Stream, joined
-from .polynomial import fit_polynomial
+from .polynomial import Moments, fit_polynomial
 from .products import BlockProducts
 from .segments import range_folds
 from .source import Source
@@ -94,8 +94,8 @@ def _fit(
 ) -> tuple[list[Control], list[dict[str, Any]]]:
     if isinstance(method, Polynomial):
         fits = [
-            fit_polynomial(s, m, stream.target, rows, method.degree, method.penalty)
-            for s, m, rows in zip(sums.folds, maps, judged, strict=True)
+            fit_polynomial(few, Moments.of(all_), m, stream.target, rows, method.degree, method.penalty)
+            for few, all_, m, rows in zip(sums.regressions, sums.folds, maps, judged, strict=True)
         ]
         return list(fits), [fit.info for fit in fits]
     if isinstance(method, Neural):

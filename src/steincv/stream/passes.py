@@ -11,6 +11,8 @@ import numpy as np
 
 from .._memory import GIB, reserve
 from .._samples import LARGEST, Samples
+from ..families._method import spacing
+from ..families.polynomial import most_fitted
 from .coordinates import FoldMap, Provisional, not_finite
 from .functions import Functions
 from .moments import TILE, Sums, Tiles
@@ -33,10 +35,15 @@ Control = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class FoldSums:
-    """Sums over the fitting draws of every fold, over all draws, and over the draws of every group."""
+    """Sums over the fitting draws of every fold, and over all draws.
+
+    `regressions` are over those fitting draws that a polynomial looks at, `groups` over those of every group. They are
+    the same sums where it looks at all draws.
+    """
 
     folds: list[Sums]
     everything: Sums
+    regressions: list[Sums]
     groups: list[Sums]
 
 
@@ -51,6 +58,28 @@ class Passed:
     controlled: Series
     stein: Series
     tail: np.ndarray
+
+
+class Lane:
+    """The sums that one thread makes, by group: of all draws, and of every so many for the regressions."""
+
+    def __init__(self, dim: int, degree: int, outputs: int, groups: int, every: int, linear: bool):
+        counted = 0 if linear else outputs  # the products of f with the rest are in the table already
+        self.every = every
+        # few of the draws in a tile are then multiplied, so it can be larger
+        self.tile = TILE * min(every, 8)
+        first = degree if every == 1 else 1
+        self.whole = [Sums(dim, first, outputs) for _ in range(groups)]
+        self._whole = Tiles(dim, first, counted)
+        if every > 1:
+            self.spaced = [Sums(dim, degree, outputs) for _ in range(groups)]
+            self._spaced = Tiles(dim, degree, counted)
+
+    def add(self, group: int, first: int, t: np.ndarray, s: np.ndarray, f: np.ndarray | None) -> None:
+        self._whole.add(self.whole[group], t, s, f)
+        if self.every > 1:
+            rows = slice(-first % self.every, None, self.every)
+            self._spaced.add(self.spaced[group], t[:, rows], s[:, rows], None if f is None else f[:, rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,23 +144,23 @@ class Stream:
             (LANES * (groups + 1) + len(self.folds) + 4) * table + GIB / 4,
             "Use Polynomial(1), or fewer functions.",
         )
-        counted = 0 if self.functions.linear else outputs
-        lanes = [[Sums(dim, self.degree, outputs) for _ in range(groups)] for _ in range(LANES)]
-        workers = [Tiles(dim, self.degree, counted) for _ in range(LANES)]
+        draws, fewest = self.source.draws.shape[0] * self.source.draws.shape[1], min(f.fitted_on for f in self.folds)
+        every = spacing(draws, fewest, most_fitted(dim, self.degree))
+        lanes = [Lane(dim, self.degree, outputs, groups, every, self.functions.linear) for _ in range(LANES)]
         wanted = [judged_draws(fold) for fold in self.folds]
 
         def work(piece: Piece, lane: int) -> tuple[list[list[tuple]], list]:
             values = None if self.functions.linear and products is None else self.functions(piece).array
             kept: list[list[tuple]] = [[] for _ in self.folds]
             blocks: list = []
-            for part, first, t, s, f in self.tiles(piece, values, TILE):
+            for part, first, t, s, f in self.tiles(piece, values, lanes[lane].tile):
                 if products is not None:
                     blocks.append(products.reduce(part, first, t, s, f, lane))
                 if self.functions.linear:
                     f = None
                 if f is not None:
                     f = (f - self.target.center[:, None]) / self.target.scale[:, None]
-                workers[lane].add(lanes[lane][part.group], t, s, f)
+                lanes[lane].add(part.group, first, t, s, f)
                 for k, rows in enumerate(wanted):
                     if self.fitted[k, part.group]:
                         for chain, index in rows:
@@ -149,25 +178,28 @@ class Stream:
                 found[k] += rows
             for part in blocks:
                 products.add(part)  # type: ignore[union-attr]
-        total = [Sums(dim, self.degree, outputs) for _ in range(groups)]
-        for lane in lanes:
-            for mine, part in zip(total, lane, strict=True):
-                mine += part
+        whole = [_total([lane.whole[group] for lane in lanes]) for group in range(groups)]
+        spaced = whole
+        if every > 1:
+            spaced = [_total([lane.spaced[group] for lane in lanes]) for group in range(groups)]
         if self.functions.linear:
-            for one in total:
+            for one in whole if every == 1 else [*whole, *spaced]:
                 self._coordinates_as_f(one)
         judged = []
         for rows in found:
             rows.sort(key=lambda row: row[:2])
             judged.append(tuple(np.concatenate([row[i] for row in rows], axis=1) for i in (2, 3, 4)))
-        folds = [_total([s for s, used in zip(total, pattern, strict=True) if used]) for pattern in self.fitted]
-        return FoldSums(folds, _total(total), total), judged
+        folds, regressions = (
+            [_total([s for s, used in zip(sums, pattern, strict=True) if used]) for pattern in self.fitted]
+            for sums in (whole, spaced)
+        )
+        return FoldSums(folds, _total(whole), regressions, spaced), judged
 
     def _coordinates_as_f(self, sums: Sums) -> None:
         """f is x, that is the factor times t in provisional units: its products with t and s are in the table."""
         factor = self.provisional.factor
         sums.square = np.einsum("ij,jk,ik->i", factor, sums.second(scores=False), factor)
-        if self.degree == 2:
+        if sums.degree == 2:
             sums.cross = factor @ sums.cross_of_draws()
         else:
             sums.cross[:, 0] = factor @ sums.first(scores=False)

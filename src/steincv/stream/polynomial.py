@@ -88,13 +88,17 @@ def feature_map(coordinates: FoldMap, degree: int) -> Float[np.ndarray, "feature
 
 def fit_polynomial(
     sums: Sums,
+    f: Moments,
     coordinates: FoldMap,
     target: Target,
     judged: tuple[np.ndarray, np.ndarray, np.ndarray],
     degree: int,
     penalty: float | str,
 ) -> LinearControl:
-    """`judged`: t, s and f (provisional units), coordinates first, at the draws where penalties are compared."""
+    """From the sums of the draws that the regression looks at, and the moments of f over all of the fold's.
+
+    `judged`: t, s and f (provisional units), coordinates first, at the draws where penalties are compared.
+    """
     n, w = sums.count, feature_map(coordinates, degree)
     if degree == 2:
         raw = sums.gram()
@@ -104,12 +108,12 @@ def fit_polynomial(
         raw[1:, 0] = raw[0, 1:]
     mean = w @ raw[0] / n
     gram = w @ raw @ w.T - n * np.outer(mean, mean)
-    f = Moments.of(sums)
-    cross = (w @ sums.cross.T - n * np.outer(mean, f.mean)) / f.deviation
+    center = sums.cross[:, 0] / n
+    cross = (w @ sums.cross.T - n * np.outer(mean, center)) / f.deviation
     t, s, y = judged
     z, scores = coordinates(t, s)
     rows = stein_features(np.ascontiguousarray(z.T), np.ascontiguousarray(scores.T), degree) - mean
-    y = (y.T - f.mean) / f.deviation
+    y = (y.T - center) / f.deviation
     kinds = degrees(sums.dim, degree)
     fit = ridge_of_moments(n, (gram + gram.T) / 2, cross, rows, y, kinds, penalty)
     g = -(target.scale * f.deviation)[:, None] * (fit.coefficients.T @ w)

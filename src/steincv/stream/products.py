@@ -74,16 +74,19 @@ class BlockProducts:
             stein.sums[part.chain, :, here] += stein_rows @ p.T
         tests = {part.group: part.test for part in stream.parts}
         scale = stream.target.scale
+        # second moments of f + g and of the Stein means, from the draws whose products are there
+        n, seen = sums.everything.count, sum(one.count for one in sums.groups)
+        total, second, stein_second = np.zeros_like(scale), np.zeros_like(scale), np.zeros(2 * dim + 1)
         for group, one in enumerate(sums.groups):
             v = controls[tests[group]].coefficients
             gram = one.gram()
             mixed = 2 * scale * np.einsum("ki,ki->k", v, one.cross)
-            better.square[0] += scale**2 * one.square + mixed + np.einsum("ki,ij,kj->k", v, gram, v, optimize=True)
-            stein.square[0] += np.einsum("ki,ij,kj->k", stein_rows, gram, stein_rows, optimize=True)
-        n = sums.everything.count
-        shift = better.sums.sum(axis=(0, 2)) / n
-        variance = better.square[0] / n - shift**2
-        better.move(shift)
+            total += scale * one.cross[:, 0] + v @ gram[0]
+            second += scale**2 * one.square + mixed + np.einsum("ki,ij,kj->k", v, gram, v, optimize=True)
+            stein_second += np.einsum("ki,ij,kj->k", stein_rows, gram, stein_rows, optimize=True)
+        variance = second / seen - (total / seen) ** 2
+        stein.square[0] += n / seen * stein_second
+        better.move(better.sums.sum(axis=(0, 2)) / n)
         # where nothing is left but round-off the sum of squares is all cancellation: the block means have more digits
         left = blocks.size * (better.means() - better.center).var(axis=(0, 1))
         cancelled = variance < 1e-10 * (self.plain.square.sum(axis=0) / n)

@@ -117,30 +117,40 @@ class Tails:
     def __init__(self, columns: int, draws: int):
         self.draws = draws
         self.count = min(int(3 * np.sqrt(draws)) + 1, max(100, MOST_TAIL // columns))
-        self.kept = [[np.empty(0), np.empty(0)] for _ in range(columns)]  # of the values, and of minus the values
+        # of the values, and of minus the values: not in order, and more than `count` until there is no room
+        self.room = np.empty((columns, 2, 4 * self.count))
+        self.filled = np.zeros((columns, 2), dtype=int)
         self.least = np.full((columns, 2), -np.inf)
 
     def add(self, values: Float[np.ndarray, "column m"]) -> None:
         for side, most in enumerate((values.max(axis=1), -values.min(axis=1))):
             for k in np.flatnonzero(most > self.least[:, side]):
                 x = -values[k] if side else values[k]
-                both = np.concatenate([self.kept[k][side], x[x > self.least[k, side]]])
-                if len(both) > 2 * self.count:
-                    both = np.partition(both, -self.count)[-self.count :]
-                    self.least[k, side] = both.min()
-                self.kept[k][side] = both
+                self._put(int(k), side, x[x > self.least[k, side]])
+
+    def _put(self, k: int, side: int, x: np.ndarray) -> None:
+        room = self.room[k, side]
+        while len(x):
+            filled = self.filled[k, side]
+            some, x = x[: len(room) - filled], x[len(room) - filled :]
+            room[filled : filled + len(some)] = some
+            self.filled[k, side] += len(some)
+            if self.filled[k, side] == len(room):
+                room[: self.count] = np.partition(room, -self.count)[-self.count :]
+                self.filled[k, side] = self.count
+                self.least[k, side] = room[: self.count].min()
 
     def merge(self, other: "Tails") -> None:
-        for mine, others in zip(self.kept, other.kept, strict=True):
-            for side in range(2):
-                mine[side] = np.concatenate([mine[side], others[side]])
+        for k, side in np.ndindex(*self.filled.shape):
+            self._put(k, side, other.room[k, side, : other.filled[k, side]])
 
     def index(self) -> Float[np.ndarray, " column"]:
         """The Pareto k of the heavier tail: a series with these tails and nothing between them has the same."""
-        found = np.zeros(len(self.kept))
-        for k, (high, low) in enumerate(self.kept):
+        found = np.zeros(len(self.room))
+        for k, filled in enumerate(self.filled):
             size = min(self.count, self.draws // 2)
-            high, low = np.sort(high)[-size:], -np.sort(low)[-size:]
+            high, low = (np.sort(self.room[k, side, : filled[side]])[-size:] for side in range(2))
+            low = -low
             found[k] = _tail_index_of(high, low, self.draws)
         return found
 

@@ -36,4 +36,4 @@ class Stretch:
         return z @ self.root, s @ self.inverse
 
     def problem(self, problem: Problem) -> Problem:
-        return Problem(*self(problem.z, problem.s), problem.y, problem.offset, problem.chains)
+        return Problem(*self(problem.z, problem.s), problem.y, problem.offset, problem.chains, problem.place)
