@@ -32,7 +32,7 @@ class Problem:
     - `offset`: the mean of f that was taken off, in units of its standard deviation. Only objectives
       without a centre (the paper's NCV) look at it.
     - `chains`: how many equally long chains the n draws are.
-    - `place`: where the n draws were taken from.
+    - `place`: where the n draws were taken from, if they are part of a sample.
     """
 
     z: Float[np.ndarray, "n dim"]
@@ -40,7 +40,14 @@ class Problem:
     y: Float[np.ndarray, "n out"]
     offset: Float[np.ndarray, " out"]
     chains: int
-    place: "Place"
+    place: "Place | None" = None
+
+    def spaced(self, most: int) -> np.ndarray | slice:
+        """Rows of about `most` draws a sample, evenly spaced in their chains: the same ones whatever the fold."""
+        n = len(self.z)
+        sample, draw = self.place or Place(n, np.arange(n) % (n // self.chains))
+        every = spacing(sample, n, most)
+        return slice(None) if every == 1 else np.flatnonzero(draw % every == 0)
 
 
 class Place(NamedTuple):
@@ -48,11 +55,6 @@ class Place(NamedTuple):
 
     sample: int
     draw: Int[np.ndarray, " n"]
-
-    def spaced(self, most: int) -> np.ndarray | slice:
-        """Rows of about `most` draws a sample, evenly spaced in their chains: the same ones whatever the fold."""
-        every = spacing(self.sample, len(self.draw), most)
-        return slice(None) if every == 1 else np.flatnonzero(self.draw % every == 0)
 
 
 def spacing(sample: int, fitted: int, most: int) -> int:
@@ -225,11 +227,11 @@ def as_values(samples: Samples, values: Any) -> Float[np.ndarray, "chain draw ou
 
 
 def make_problem(
-    samples: Samples, values: np.ndarray, *, sample: int | None = None, draws: np.ndarray | None = None
+    samples: Samples, values: np.ndarray, *, sample: int = 0, draws: np.ndarray | None = None
 ) -> tuple[Problem, Standardise, np.ndarray]:
     """The fit in standard coordinates, the map to them, and the scale of each output.
 
-    If `samples` are part of a larger sample, `sample` is its size and `draws` are the numbers of these draws in it.
+    If `samples` are part of a larger sample, `sample` is its size and `draws` are their numbers in its chains.
     """
     if samples.size < FEWEST_DRAWS:
         raise InputError(f"`samples` holds {samples.size} draws to fit on; at least {FEWEST_DRAWS} are needed.")
@@ -248,6 +250,5 @@ def make_problem(
     unit /= deviation
     scale = spread * deviation
     offset = (first / spread + center) / deviation
-    draws = np.arange(samples.draws.shape[1]) if draws is None else draws
-    place = Place(samples.size if sample is None else sample, np.tile(draws, samples.chains))
+    place = None if draws is None else Place(sample, np.tile(draws, samples.chains))
     return Problem(z, s, unit, offset, samples.chains, place), standardise, scale

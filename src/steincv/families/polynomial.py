@@ -70,7 +70,7 @@ class Polynomial(Method):
     def _solve(self, problem: Problem) -> Control:
         dim = problem.z.shape[1]
         features = feature_count(dim, self.degree)
-        rows = problem.place.spaced(most_fitted(dim, self.degree))
+        rows = problem.spaced(most_fitted(dim, self.degree))
         z, s, y = problem.z[rows], problem.s[rows], problem.y[rows]
         n = len(z)
         if n >= max(MANY_DRAWS, 4 * features):

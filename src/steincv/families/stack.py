@@ -149,5 +149,5 @@ def _part(problem: Problem, block: Block) -> Problem:
     def cut(x: np.ndarray) -> np.ndarray:
         return block.take(x.reshape(problem.chains, draws, -1)).reshape(len(block.chains) * len(block.draws), -1)
 
-    place = Place(problem.place.sample, cut(problem.place.draw)[:, 0])
+    place = problem.place and Place(problem.place.sample, cut(problem.place.draw)[:, 0])
     return Problem(cut(problem.z), cut(problem.s), cut(problem.y), problem.offset, len(block.chains), place)

@@ -14,7 +14,7 @@ import numpy as np
 from .._compile_cache import compile_cache
 from .._memory import reserve
 from .._status import InputError
-from ..families._method import Control, Place, Problem
+from ..families._method import Control, Problem
 from ..families.neural._coordinates import Stretch
 from ..families.neural._potential_fit import validation_draws
 from ..families.neural.neural import PENALTIES, Neural, _pretrains, controls, grid_of_tasks
@@ -124,8 +124,7 @@ def _thinned(stream: "Stream", fits: list[_Fold]) -> list[Problem]:
         rows = [row for i in sorted(mine) for row in mine[i]]
         z, s, y = (np.concatenate([row[i] for row in rows]) for i in range(3))
         offset = (stream.target.center / stream.target.scale + fit.unit.mean) / fit.unit.deviation
-        place = Place(len(z), np.arange(len(z)))
-        problems.append(Problem(z, s, y, offset, len({r.chain for r in fit.fold.train}), place))
+        problems.append(Problem(z, s, y, offset, len({r.chain for r in fit.fold.train})))
     return problems
 
 
