@@ -4,12 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 import steincv as scv
-from steincv.families.neural import training
+from steincv.families.neural import _fused, training
 from steincv.families.neural._coordinates import Stretch
 from steincv.families.neural._gauss_newton import Trunk, _derivatives, features
 from steincv.families.neural._potential_fit import NARROW, WIDE, choose_plan, skip_degree, validation_draws
+from steincv.families.neural.training import control, unravel
 from steincv.families.neural.trials import ACTIVATIONS, Custom, Potential, ScalarField, VectorField
 
 TRIALS = [
@@ -52,6 +54,28 @@ def test_divergence_is_the_trace_of_the_jacobian(trial):
         expected = jax.vmap(lambda x: jnp.trace(jax.jacfwd(one)(x)))(z)
         np.testing.assert_allclose(divergence, expected, rtol=1e-11, atol=1e-11)
         assert phi.shape in {(5, dim), (5, 1)}
+
+
+@pytest.mark.parametrize(("dim", "width", "activation", "draws"), [(10, 40, "sigmoid", 50), (3, 17, "tanh", 16)])
+def test_the_fused_kernel_has_the_gradients_of_the_objective(dim, width, activation, draws):
+    trial = VectorField(width, 2, activation)
+    keys = jax.random.split(jax.random.key(0), 7)
+    flat = jax.vmap(lambda key: ravel_pytree(trial.init(key, dim))[0])(keys[:3])
+    flat += 0.3 * jax.random.normal(keys[3], flat.shape)
+    center, problem, output = jnp.array([0.1, 0.2, -0.3]), jnp.array([0, 1, 1]), jnp.array([0, 1, 2])
+    penalty = jnp.array([0.0, 0.1, 2.0])
+    z, s = (jax.random.normal(key, (2, draws, dim)) for key in keys[4:6])
+    y = jax.random.normal(keys[6], (2, draws, 3))
+
+    def loss(weights, c, p, out, weight):
+        g = control(trial, unravel(trial, dim)(weights), z[p], s[p])
+        return ((y[p, :, out] + g - c) ** 2 + weight * g**2).mean()
+
+    expected = jax.vmap(jax.grad(loss, (0, 1)))(flat, center, problem, output, penalty)
+    found = _fused.gradients(trial, flat, center, problem, output, penalty, (z, s, y), interpret=True)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-6 * float(jnp.abs(b).max()), rtol=2e-5)
+    assert not _fused.applies(trial, dim, draws)  # there is no GPU here
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])

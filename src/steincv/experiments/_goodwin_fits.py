@@ -1,6 +1,7 @@
 """Draws of the Goodwin oscillator's power posteriors, and what is fitted on them: rows of numbers."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from .._diagnostics import stein_check
 from .._estimate import estimate
 from .._samples import Samples
 from .._status import InputError
+from .._threads import blas_threads
 from ..evidence.ladder import temperature_ladder
 from ..evidence.models.goodwin import SIGMA, Goodwin, field, path, raw_coordinates
 from ..evidence.power_posterior import PowerPosterior
@@ -129,24 +131,31 @@ class Split:
 def fit(method: Method, splits: Sequence[Split], seed: int) -> list[tuple[np.ndarray, np.ndarray | None]]:
     """f + g on the test draws of every split, and on the training draws where g is to be had there.
 
-    All rungs are fitted together, in one program where the family has one. `Auto()` is what `estimate` does with it:
-    weights of its members from the test draws, and the plain mean where nothing helps.
+    All rungs are fitted together, in one program where the family has one, and by two threads where it has none.
+    `Auto()` is what `estimate` does with it: weights of its members from the test draws, and the plain mean where
+    nothing helps.
     """
-    results: list[tuple[np.ndarray, np.ndarray | None]] = []
-    if isinstance(method, Auto):
-        for split in splits:
-            samples, values, share = split.whole()
-            result = estimate(samples, values, method, seed=seed, cross_fit=False, test_fraction=share)
-            results.append((result.controlled[..., 0], None))
+
+    def by_estimate(split: Split) -> tuple[np.ndarray, np.ndarray | None]:
+        samples, values, share = split.whole()
+        result = estimate(samples, values, method, seed=seed, cross_fit=False, test_fraction=share)
+        return result.controlled[..., 0], None
+
+    def together(some: Sequence[Split]) -> list[tuple[np.ndarray, np.ndarray | None]]:
+        made = [make_problem(split.train, split.train_values[..., None]) for split in some]
+        results: list[tuple[np.ndarray, np.ndarray | None]] = []
+        controls = method.solve([problem for problem, _, _ in made], seed)
+        for split, (_, standardise, scale), control in zip(some, made, controls, strict=True):
+            test, train = (Fitted(standardise, scale, control)(x)[..., 0] for x in (split.test, split.train))
+            results.append((split.test_values + test, split.train_values + train))
         return results
-    made = [make_problem(split.train, split.train_values[..., None]) for split in splits]
-    controls = method.solve([problem for problem, _, _ in made], seed)
-    for split, (_, standardise, scale), control in zip(splits, made, controls, strict=True):
-        fitted = Fitted(standardise, scale, control)
-        results.append(
-            (split.test_values + fitted(split.test)[..., 0], split.train_values + fitted(split.train)[..., 0])
-        )
-    return results
+
+    with blas_threads(0), ThreadPoolExecutor(2) as pool:
+        if isinstance(method, Auto):
+            return list(pool.map(by_estimate, splits))
+        if not method.together:
+            return [result for results in pool.map(together, [[split] for split in splits]) for result in results]
+    return together(splits)
 
 
 def ratio_rows(

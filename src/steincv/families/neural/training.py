@@ -23,6 +23,7 @@ from jaxtyping import Array, Float
 
 from ..._status import InputError
 from ..._stein import stein
+from . import _fused
 from .trials import Custom, Trial
 
 SEGMENTS = 20
@@ -109,6 +110,7 @@ def _segment(state: State, task: Task, data: Batch, first: Array, settings: Sett
     optimizer = _optimizer(settings)
     trial = settings.trial
     structure = unravel(trial, data.z.shape[2])
+    fused = _fused.applies(trial, data.z.shape[2], settings.batch)
     # the training draws of every problem in front: a uniform index below their number is a training draw
     order = jnp.argsort(-data.train, axis=1, stable=True)
     count = data.train.sum(1, keepdims=True)
@@ -134,7 +136,12 @@ def _segment(state: State, task: Task, data: Batch, first: Array, settings: Sett
         index = jnp.int32(jax.random.uniform(pick, (1, settings.batch)) * count)
         rows = jnp.take_along_axis(order, index, 1)
         batch = tuple(jnp.take_along_axis(x, rows[:, :, None], 1) for x in (data.z, data.s, data.y))
-        gradient = jax.vmap(one, (0, 0, None, None))(variables, task, batch, probe)
+        if fused:
+            flat, center = variables
+            by_flat, by_center = _fused.gradients(trial, flat, center, task.problem, task.output, task.penalty, batch)
+            gradient = (by_flat + 2 * settings.decay * flat, by_center * settings.learn_center)
+        else:
+            gradient = jax.vmap(one, (0, 0, None, None))(variables, task, batch, probe)
         updates, moments = optimizer.update(gradient, moments)
         return (optax.apply_updates(variables, updates), moments), None
 
