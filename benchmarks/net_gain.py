@@ -28,7 +28,8 @@ from tables import RESULTS, keep, show
 
 # problem: draws a chain, samplers
 CASES = {"eight_schools": (1000, ("pymc", "numpyro", "blackjax")), "logistic60": (500, ("blackjax",)),
-         "garch": (500, ("blackjax",))}  # fmt: skip
+         "garch": (500, ("blackjax",)), "lotka_volterra": (500, ("blackjax",)), "logistic20": (1000, ("blackjax",)),
+         "funnel5": (1000, ("blackjax",))}  # fmt: skip
 CHAINS, REPEATS, LONGER = 4, 3, 10
 METHODS = ("Polynomial()", "Auto()")
 
@@ -42,7 +43,8 @@ def timed(action):
 def problem(name):
     import problems
 
-    return {"eight_schools": problems.eight_schools, "garch": problems.garch,
+    return {"eight_schools": problems.eight_schools, "garch": problems.garch, "funnel5": problems.funnel,
+            "lotka_volterra": problems.lotka_volterra, "logistic20": problems.logistic,
             "logistic60": lambda: problems.logistic(60)}[name]()  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """How much more accurate, in truth: errors against known means over independent sets of NUTS chains.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/posteriors.py                    # all three problems
+    OPENBLAS_NUM_THREADS=1 python benchmarks/posteriors.py                    # all problems
     OPENBLAS_NUM_THREADS=1 python benchmarks/posteriors.py eight_schools 10   # one of them, fewer replications
 
 Eight schools is item 3 of issue 3, logistic60 (60 dimensions, 4 x 500 draws) item 5. A row of
@@ -20,7 +20,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import scipy.stats
-from problems import draw, eight_schools, garch, logistic, truth, values_at
+from problems import banana, draw, eight_schools, funnel, garch, logistic, lotka_volterra, mixture, truth, values_at
 from sampling import _folder
 from tables import keep, show
 
@@ -31,6 +31,11 @@ STUDIES = {
     "eight_schools": (eight_schools, 1000, 20, Polynomial(2)),
     "logistic60": (lambda: logistic(60), 500, 10, Polynomial(1)),
     "garch": (garch, 500, 10, Polynomial(2)),
+    "lotka_volterra": (lotka_volterra, 500, 10, Polynomial(2)),
+    "logistic20": (logistic, 1000, 10, Polynomial(2)),
+    "funnel5": (funnel, 1000, 20, Polynomial(2)),
+    "banana4": (banana, 1000, 20, Polynomial(2)),
+    "mixture10": (mixture, 1000, 20, Polynomial(2)),
 }
 METHODS = (MonteCarlo(), Polynomial(1), Polynomial(2), Auto())
 CHAINS = 4

@@ -266,4 +266,4 @@ def lotka_volterra() -> Problem:
         return true + 0.1 * jax.random.normal(key, (5,))
 
     names = tuple("log_" + name for name in labels)
-    return Problem("lotka_volterra", 5, logdensity, functionals, names, start=start)
+    return Problem("lotka_volterra", 5, logdensity, functionals, names, start=start, long_run=(64, 2000))

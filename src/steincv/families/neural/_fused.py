@@ -23,8 +23,8 @@ from .trials import Trial, VectorField
 
 # Draws that a block works on at a time, and its warps: the fastest of six choices for the paper's network on an H200.
 ROWS, WARPS = 16, 4
-# Where it was seen to be 1.1 to 2.2 times faster than operation by operation. Matrices are filled up to powers of two and
-# a block has to hold several, so narrower and wider networks gain nothing; nor do a few networks on large batches.
+# Where it was seen to be 1.1 to 2.2 times faster than operation by operation. Matrices are filled up to powers of two,
+# and a block has to hold several: narrower and wider networks gain nothing, nor do a few networks on large batches.
 WIDTHS, LARGEST_DIM, LARGEST_BATCH = range(33, 65), 64, 256
 
 
