@@ -1,6 +1,6 @@
 """Checks of the input that the answer rests on: are the scores those of the draws, have the chains mixed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.special
@@ -19,6 +19,9 @@ FEW_CARRIERS, FEW_SHARE = 10.0, 1 / 40
 STEIN_LIMIT = 5.0
 # In shorter chains there is no telling one draw from the next.
 FEWEST_TO_ORDER = 10
+# Below so many effective draws a dimension coordinates are only scaled one by one: with 1 of them, half of all correct
+# samples would raise the alarm, with 2 one in twelve.
+WHITENED = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +43,12 @@ class SteinCheck:
 
 def stein_check(samples: Samples) -> SteinCheck:
     """Stein means of constant and linear trial functions with their z values."""
-    z, s = Standardise.of(samples)(samples)
+    standardise = Standardise.of(samples)
+    if standardise.factor is not None and average(samples.draws, tails=False).ess.min() < WHITENED * samples.dim:
+        standardise = replace(
+            standardise, factor=None
+        )  # a covariance that is mostly noise makes Stein means of its own
+    z, s = standardise(samples)
     product = z * s + 1
     columns = np.concatenate([s, product, product.sum(axis=1, keepdims=True)], axis=1)
     means = average(columns.reshape(*samples.draws.shape[:2], -1), tails=False)
@@ -52,14 +60,29 @@ def stein_check(samples: Samples) -> SteinCheck:
         "steps (the scores fit the draw before)",
         "steps (the scores fit the draw after)",
     )
-    error = np.where(means.standard_error > 0, means.standard_error, np.inf)
-    constant = (means.standard_error == 0) & (np.abs(means.mean) > 1e-8)
-    # Standardising by the same draws moves the means of z s + 1 by about dim / ESS even for correct input.
-    products = np.repeat([0.0, 1.0, samples.dim], [samples.dim, samples.dim, 1])
-    beyond = np.maximum(np.abs(means.mean) - products * (samples.dim + 1) / means.ess, 0.0)
-    off = np.where(constant, np.inf, np.sign(means.mean) * _as_normal(beyond / error, means.ess))
+    off = stein_z(means, samples.dim, whitened=standardise.factor is not None)
     moved = moved_scores(z.reshape(samples.draws.shape), s.reshape(samples.draws.shape))
     return SteinCheck(labels, np.append(means.mean, moved.mean), np.append(off, moved.z))
+
+
+def stein_z(means: Average, dim: int, whitened: bool) -> np.ndarray:
+    r"""z values of the means of $s_i$, of $z_is_i + 1$ and of $z\cdot s$ + dim.
+
+    Standardising by the same draws moves them a little. Taking off the mean moves each $E[z_is_i]$ by 1 / ESS, and
+    their sum, which no linear map changes, by dim / ESS; an estimated covariance moves each by up to dim / ESS. (The
+    products' own ESS is at most twice the draws'.)
+
+    $-z_is_i$ has mean 1 and is like a square: chains that happened to stay near the centre have a small mean and a
+    small error bar. So a mean that is too small is compared on the logarithmic scale.
+    """
+    error = np.where(means.standard_error > 0, means.standard_error, np.inf)
+    shift = np.repeat([0.0, dim + 1.0 if whitened else 2.0, 2.0 * dim], [dim, dim, 1]) / means.ess
+    beyond = np.maximum(np.abs(means.mean) - shift, 0.0)
+    unit = np.repeat([0.0, 1.0, dim], [dim, dim, 1])
+    small = (means.mean > 0) & (means.mean < unit)
+    beyond[small] = -np.log1p(-(beyond / np.maximum(unit, 1.0))[small]) * (unit - means.mean)[small]
+    constant = (means.standard_error == 0) & (np.abs(means.mean) > 1e-8)
+    return np.where(constant, np.inf, np.sign(means.mean) * _as_normal(beyond / error, means.ess))
 
 
 @dataclass(frozen=True, eq=False)

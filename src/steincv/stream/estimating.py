@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._diagnostics import LOW_ESS, RHAT_LIMIT, STEIN_LIMIT, TAIL_LIMIT, _as_normal, value_status
+from .._diagnostics import LOW_ESS, RHAT_LIMIT, STEIN_LIMIT, TAIL_LIMIT, stein_z, value_status
 from .._error_bars import Average
 from .._estimate import enough, estimate, verdict
 from .._folds import whole_number
@@ -144,11 +144,7 @@ def _value_status(passed: Passed, ess: np.ndarray) -> list[list[Status]]:
 
 def _stein_status(means: Average, dim: int) -> list[Status]:
     """As `_diagnostics.stein_check`, from averages that are there already."""
-    error = np.where(means.standard_error > 0, means.standard_error, np.inf)
-    products = np.repeat([0.0, 1.0, dim], [dim, dim, 1])
-    beyond = np.maximum(np.abs(means.mean) - products * (dim + 1) / means.ess, 0.0)
-    z = np.sign(means.mean) * _as_normal(beyond / error, means.ess)
-    z = np.where((means.standard_error == 0) & (np.abs(means.mean) > 1e-8), np.inf, z)
+    z = stein_z(means, dim, whitened=True)
     worst = int(np.argmax(np.abs(z)))
     if abs(z[worst]) <= STEIN_LIMIT:
         return []
