@@ -2,26 +2,20 @@
 
 import argparse
 import gc
-import importlib
-import json
-import math
 import os
 import re
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 from ._status import InputError
 from .evidence.command import add_options
+from .report import terminal
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ._error_bars import Average
-    from ._result import Estimate
     from ._samples import Samples
     from .families._method import Method
 
@@ -160,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
 def _demo(options: argparse.Namespace) -> None:
     from importlib.resources import as_file, files
 
-    with _working("loading"):
+    with terminal.working("loading"):
         import steincv
 
         from ._arrays import refuse_target
@@ -173,24 +167,24 @@ def _demo(options: argparse.Namespace) -> None:
     samples = steincv.Samples(stored.draws, stored.scores, stored.names, constrain_eight_schools)
     method = parse_method(options.method)
     refuse_target(options.out, force=options.force or options.out == DEMO)
-    _load_meanwhile("matplotlib.figure", "matplotlib.backends.backend_agg", "rich.table")
-    with _working("fitting control variates"):
+    terminal.load_meanwhile("matplotlib.figure", "matplotlib.backends.backend_agg", "rich.table")
+    with terminal.working("fitting control variates"):
         start = time.perf_counter()
         result = steincv.estimate(samples, method=method, seed=options.seed)
         seconds = time.perf_counter() - start
-    with _working("drawing"):
+    with terminal.working("drawing"):
         demo_figure(result, options.out)
     if options.json:
-        _print_json(_as_json(result, samples, seconds) | {"figure": str(options.out)})
+        terminal.print_json(terminal.as_json(result, samples, seconds) | {"figure": str(options.out)})
         return
-    _say(f"Eight schools: {samples.chains} chains of {samples.draws.shape[1]} NUTS draws, with their scores.")
-    _show(result, seconds)
-    _say(f"Figure: {options.out}")
+    terminal.say(f"Eight schools: {samples.chains} chains of {samples.draws.shape[1]} NUTS draws, with their scores.")
+    terminal.show(result, seconds)
+    terminal.say(f"Figure: {options.out}")
 
 
 def _estimate(options: argparse.Namespace) -> None:
     method = parse_method(options.method)
-    with _working(f"reading {options.file}"):
+    with terminal.working(f"reading {options.file}"):
         import steincv
 
         from ._arrays import refuse_target
@@ -202,7 +196,7 @@ def _estimate(options: argparse.Namespace) -> None:
     if options.report and options.save and os.path.realpath(options.report) == os.path.realpath(options.save):
         raise InputError(f"--save and --report are the same file, {options.save}. Give them two names.")
     f = _functions(options.function, samples)
-    with _working("fitting control variates"):
+    with terminal.working("fitting control variates"):
         start = time.perf_counter()
         result = steincv.estimate(
             samples, f, method, stat=options.stat.split(","), seed=options.seed, folds=options.folds
@@ -211,17 +205,17 @@ def _estimate(options: argparse.Namespace) -> None:
     if options.save:
         result.save(options.save, force=options.force)
     if options.report:
-        with _working("writing the report"):
+        with terminal.working("writing the report"):
             result.report(options.report, force=options.force)
     if options.json:
-        _print_json(_as_json(result, samples, seconds))
+        terminal.print_json(terminal.as_json(result, samples, seconds))
         return
-    _say(f"{options.file}: {samples!r}")
-    _show(result, seconds)
+    terminal.say(f"{options.file}: {samples!r}")
+    terminal.show(result, seconds)
     if options.save:
-        _say(f"Saved: {options.save}")
+        terminal.say(f"Saved: {options.save}")
     if options.report:
-        _say(f"Report: {options.report}")
+        terminal.say(f"Report: {options.report}")
 
 
 def _evidence(options: argparse.Namespace) -> None:
@@ -241,21 +235,21 @@ def _evidence(options: argparse.Namespace) -> None:
         plot_evidence(result, options.out, model.exact)
     if options.json:
         data = {"model": model.title, "exact": model.exact, "seconds": seconds, "info": result.info}
-        _print_json(data | _outputs(result)[0])
+        terminal.print_json(data | terminal.outputs(result)[0])
         return
     from .evidence.text import rung_table, sentences
 
-    _say(f"{model.title}.")
-    _console().print(rung_table(result))
+    terminal.say(f"{model.title}.")
+    terminal.console().print(rung_table(result))
     for sentence in sentences(result, model.exact):
-        _say(sentence)
+        terminal.say(sentence)
     for warning in result.warnings():
-        _say(warning, bullet="-")
-    _say(f"Took {seconds:.0f} s." + (f" Figure: {options.out}" if options.out else ""))
+        terminal.say(warning, bullet="-")
+    terminal.say(f"Took {seconds:.0f} s." + (f" Figure: {options.out}" if options.out else ""))
 
 
 def _check(options: argparse.Namespace) -> None:
-    with _working(f"checking {options.file}"):
+    with terminal.working(f"checking {options.file}"):
         from ._files import read_samples
         from .report.check import check, check_table, findings
         from .report.text import stein_table
@@ -280,7 +274,7 @@ def _check(options: argparse.Namespace) -> None:
             {"label": label, "mean": mean, "z": z}
             for label, mean, z in zip(found.stein.labels, found.stein.mean, found.stein.z, strict=True)
         ]
-        _print_json(
+        terminal.print_json(
             {
                 "ok": all(fine for fine, _ in sentences),
                 "findings": [{"ok": fine, "message": text} for fine, text in sentences],
@@ -290,12 +284,12 @@ def _check(options: argparse.Namespace) -> None:
             }
         )
         return
-    _say(f"{options.file}: {samples!r}")
-    console = _console()
+    terminal.say(f"{options.file}: {samples!r}")
+    console = terminal.console()
     console.print(stein_table(found.stein, most=5))
     console.print(check_table(found))
     for fine, text in sentences:
-        _say(text, bullet="ok" if fine else "!!", style="green" if fine else "bold red")
+        terminal.say(text, bullet="ok" if fine else "!!", style="green" if fine else "bold red")
 
 
 def _reproduce(options: argparse.Namespace) -> None:
@@ -311,8 +305,8 @@ def _reproduce(options: argparse.Namespace) -> None:
         data=options.data,
     )
     for claim in run.claims:
-        _say(f"{claim.claim} [{claim.run}]", bullet=f"{claim.verdict}:", style="bold")
-    _say(f"Took {run.seconds:.0f} s. In {run.folder}: {', '.join(run.files)}")
+        terminal.say(f"{claim.claim} [{claim.run}]", bullet=f"{claim.verdict}:", style="bold")
+    terminal.say(f"Took {run.seconds:.0f} s. In {run.folder}: {', '.join(run.files)}")
 
 
 def _bench(options: argparse.Namespace) -> None:
@@ -372,107 +366,3 @@ def _functions(texts: Sequence[str], samples: "Samples") -> "dict[str, np.ndarra
             raise InputError(f"two functions are called `{label}`. Name them: --function 'name = expression'.")
         values[label] = evaluate(expression, columns)
     return values
-
-
-# Output ----------------------------------------------------------------------------------------------
-
-
-def _console(stderr: bool = False) -> Any:
-    from rich.console import Console
-
-    console = Console(stderr=stderr, highlight=False, soft_wrap=False)
-    if not console.is_terminal:  # into a file or a pipe a table may be as wide as it needs
-        console.width = max(console.width, 160)
-    return console
-
-
-def _load_meanwhile(*modules: str) -> None:
-    """Import what is needed at the end while the fits run: most of their time is outside Python."""
-    threading.Thread(target=lambda: [importlib.import_module(name) for name in modules], daemon=True).start()
-
-
-@contextmanager
-def _working(what: str) -> Iterator[None]:
-    """A spinner on stderr while something takes long; nothing where stderr is no terminal."""
-    from rich.text import Text
-
-    from .report.text import clean
-
-    console = _console(stderr=True)
-    if not console.is_terminal:
-        yield
-        return
-    with console.status(Text(f"{clean(what)} ...")):
-        yield
-
-
-def _say(text: str, bullet: str = "", style: str = "") -> None:
-    """One paragraph, as text: no markup, no control characters."""
-    from rich.text import Text
-
-    from .report.text import clean
-
-    _console().print(Text.assemble((f" {bullet} " if bullet else "", style), clean(text)))
-
-
-def _show(result: "Estimate", seconds: float) -> None:
-    from .report.text import rich_table
-
-    _console().print(rich_table(result))
-    _say(result.gained())
-    for warning in result.warnings():
-        _say(warning, bullet="-")
-    _say(f"Took {seconds:.1f} s, of which the fit {result.info.get('seconds', 0.0):.1f} s.")
-
-
-def _as_json(result: "Estimate", samples: "Samples", seconds: float) -> dict[str, Any]:
-    """Everything the table shows and more, without the draws."""
-    chains, draws, dim = samples.draws.shape
-    return {
-        "chains": chains,
-        "draws": draws,
-        "dim": dim,
-        "seconds": seconds,
-        "gained": result.gained(),
-        "outputs": _outputs(result),
-        "sd": None if result.sd is None else _outputs(result.sd),
-    }
-
-
-def _outputs(result: "Estimate") -> list[dict[str, Any]]:
-    def numbers(average: "Average", k: int) -> dict[str, Any]:
-        return {
-            "mean": average.mean[k],
-            "standard_error": average.standard_error[k],
-            "ess": average.ess[k],
-            "interval_95": average.interval(0.95)[k],
-        }
-
-    plain, better = result.plain.reshape((-1,)), result._average.reshape((-1,))
-    ratio = result.variance_ratio.reshape(-1)
-    return [
-        {
-            "label": label,
-            "plain": numbers(plain, k),
-            "controlled": numbers(better, k),
-            "variance_ratio": ratio[k],
-            "method": result.method[k],
-            "status": [{"code": s.code.name, "message": s.message} for s in result.status[k]],
-        }
-        for k, label in enumerate(result.labels)
-    ]
-
-
-def _print_json(data: Any) -> None:
-    """JSON as the standard has it: what is not finite becomes null."""
-    from ._store import plain_data
-
-    print(json.dumps(_finite(plain_data(data)), indent=2, allow_nan=False))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
