@@ -78,6 +78,21 @@ def test_the_fused_kernel_has_the_gradients_of_the_objective(dim, width, activat
     assert not _fused.applies(trial, dim, draws)  # there is no GPU here
 
 
+def test_the_fused_kernel_is_for_small_float32_networks_on_a_gpu(monkeypatch):
+    from types import SimpleNamespace
+
+    trial = VectorField(40, 2)
+    for capability, asked in (("9.0", True), ("7.5", False), ("gfx90a", False)):
+        monkeypatch.setattr(jax, "devices", lambda c=capability: [SimpleNamespace(compute_capability=c)])
+        assert _fused.applies(trial, 10, 128) == asked
+    monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(compute_capability="9.0")])
+    with jax.enable_x64(True):
+        assert not _fused.applies(trial, 10, 128)
+    assert not _fused.applies(VectorField(40, 1), 10, 128)
+    assert not _fused.applies(VectorField(20, 2), 10, 128)
+    assert not _fused.applies(trial, 10, 5000)
+
+
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("degree", [0, 1, 2])
 def test_a_potential_is_a_gradient(depth, degree):

@@ -19,9 +19,11 @@ FEW_CARRIERS, FEW_SHARE = 10.0, 1 / 40
 STEIN_LIMIT = 5.0
 # In shorter chains there is no telling one draw from the next.
 FEWEST_TO_ORDER = 10
-# Below so many effective draws a dimension coordinates are only scaled one by one: with 1 of them, half of all correct
-# samples would raise the alarm, with 2 one in twelve.
-WHITENED = 4
+# Standard errors from zero.
+POSITIVE = 4.0
+# Below so many effective draws a dimension coordinates are only scaled one by one: a covariance that is mostly noise
+# makes means of z s of its own. Above so many draws a dimension nobody counts the effective ones.
+WHITENED, PLENTY = 2, 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +46,9 @@ class SteinCheck:
 def stein_check(samples: Samples) -> SteinCheck:
     """Stein means of constant and linear trial functions with their z values."""
     standardise = Standardise.of(samples)
-    if standardise.factor is not None and average(samples.draws, tails=False).ess.min() < WHITENED * samples.dim:
-        standardise = replace(
-            standardise, factor=None
-        )  # a covariance that is mostly noise makes Stein means of its own
+    scarce = standardise.factor is not None and samples.size < PLENTY * samples.dim
+    if scarce and average(samples.draws, tails=False).ess.min() < WHITENED * samples.dim:
+        standardise = replace(standardise, factor=None)
     z, s = standardise(samples)
     product = z * s + 1
     columns = np.concatenate([s, product, product.sum(axis=1, keepdims=True)], axis=1)
@@ -73,13 +74,14 @@ def stein_z(means: Average, dim: int, whitened: bool) -> np.ndarray:
     products' own ESS is at most twice the draws'.)
 
     $-z_is_i$ has mean 1 and is like a square: chains that happened to stay near the centre have a small mean and a
-    small error bar. So a mean that is too small is compared on the logarithmic scale.
+    small error bar. So a mean that is too small is compared on the logarithmic scale, if it is positive beyond doubt:
+    that of scores which have nothing to do with the draws is not.
     """
     error = np.where(means.standard_error > 0, means.standard_error, np.inf)
     shift = np.repeat([0.0, dim + 1.0 if whitened else 2.0, 2.0 * dim], [dim, dim, 1]) / means.ess
     beyond = np.maximum(np.abs(means.mean) - shift, 0.0)
     unit = np.repeat([0.0, 1.0, dim], [dim, dim, 1])
-    small = (means.mean > 0) & (means.mean < unit)
+    small = (means.mean > 0) & (unit - means.mean > POSITIVE * error)
     beyond[small] = -np.log1p(-(beyond / np.maximum(unit, 1.0))[small]) * (unit - means.mean)[small]
     constant = (means.standard_error == 0) & (np.abs(means.mean) > 1e-8)
     return np.where(constant, np.inf, np.sign(means.mean) * _as_normal(beyond / error, means.ess))

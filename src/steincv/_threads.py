@@ -4,6 +4,7 @@ A pool of BLAS threads gains nothing on the small matrices of a fit, and waits f
 XLA's own threads, that costs up to fifty times the work. So it is asked for where the work is large, and only there.
 """
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,11 +16,17 @@ MUCH_WORK = 2e10
 
 # Looked for at once: among the hundreds of libraries that are there later it takes a hundred times as long.
 _CONTROLLER = ThreadpoolController()
-_ALLOWED = max((pool["num_threads"] for pool in _CONTROLLER.info()), default=1)
 
 
 @contextmanager
 def blas_threads(work: float) -> Iterator[None]:
     """One BLAS thread inside the block, or as many as the user allows if `work`, in operations, is much."""
-    with _CONTROLLER.limit(limits=_ALLOWED if work >= MUCH_WORK else 1, user_api="blas"):
+    allowed = _allowed()
+    with _CONTROLLER.limit(limits=allowed if work >= MUCH_WORK else 1, user_api="blas"):
         yield
+
+
+@functools.cache
+def _allowed() -> int:
+    """What the user allows when it is first asked for."""
+    return max((pool["num_threads"] for pool in _CONTROLLER.info()), default=1)

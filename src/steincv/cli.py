@@ -44,7 +44,8 @@ def program() -> int:
 
     Looking for cyclic garbage among a thousand modules takes half a second, and a command of seconds leaves none.
     """
-    gc.disable()
+    if sys.argv[1:2] in (["demo"], ["estimate"], ["check"]):
+        gc.disable()
     return main()
 
 
@@ -57,8 +58,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.arguments = rest
         elif rest:
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
-        if options.run not in (_demo, _estimate, _check):
-            gc.enable()
         options.run(options)
         sys.stdout.flush()
     except InputError as error:

@@ -151,7 +151,7 @@ def test_one_pass_leaves_what_two_do(tmp_path, monkeypatch, chains, gap):
         assert one.status == two.status
 
 
-@pytest.mark.parametrize(("chains", "draws", "gap"), [(1, 22_003, 40), (4, 7001, 0), (7, 4000, 0)])
+@pytest.mark.parametrize(("chains", "draws", "gap"), [(1, 22_003, 40), (1, 22_003, 7000), (4, 7001, 0), (7, 4000, 0)])
 @pytest.mark.parametrize("blocks", [10**5, 300], ids=["draws", "blocks"])
 def test_a_regression_on_spaced_draws_is_the_one_in_memory(tmp_path, monkeypatch, chains, draws, gap, blocks):
     """A large sample is fitted on some of its draws, the same ones in memory and from a file, whatever the folds."""
@@ -162,7 +162,7 @@ def test_a_regression_on_spaced_draws_is_the_one_in_memory(tmp_path, monkeypatch
     settings = {"method": scv.Polynomial(2), "gap": gap, "guard": False}
     for f in (None, lambda v: {"a": v[0] * v[1], "b": v[:2]}):
         memory = scv.estimate(scv.Samples(x, s), f, **settings)
-        assert all(1000 < fold["draws"] < 3500 for fold in memory.info["folds"])
+        assert all(400 < fold["draws"] < 3500 for fold in memory.info["folds"])
         monkeypatch.setattr(kept, "MOST_BLOCKS", blocks)
         result = scv.estimate(scv.Samples.open(write(tmp_path / "a.zarr", x, s)), f, **settings)
         np.testing.assert_allclose(result.mean, memory.mean, rtol=1e-10, atol=1e-10 * memory.plain.standard_error.min())

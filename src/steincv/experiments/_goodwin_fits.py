@@ -141,7 +141,7 @@ def fit(method: Method, splits: Sequence[Split], seed: int) -> list[tuple[np.nda
         result = estimate(samples, values, method, seed=seed, cross_fit=False, test_fraction=share)
         return result.controlled[..., 0], None
 
-    def together(some: Sequence[Split]) -> list[tuple[np.ndarray, np.ndarray | None]]:
+    def fit_all(some: Sequence[Split]) -> list[tuple[np.ndarray, np.ndarray | None]]:
         made = [make_problem(split.train, split.train_values[..., None]) for split in some]
         results: list[tuple[np.ndarray, np.ndarray | None]] = []
         controls = method.solve([problem for problem, _, _ in made], seed)
@@ -154,8 +154,8 @@ def fit(method: Method, splits: Sequence[Split], seed: int) -> list[tuple[np.nda
         if isinstance(method, Auto):
             return list(pool.map(by_estimate, splits))
         if not method.together:
-            return [result for results in pool.map(together, [[split] for split in splits]) for result in results]
-    return together(splits)
+            return [result for results in pool.map(fit_all, [[split] for split in splits]) for result in results]
+    return fit_all(splits)
 
 
 def ratio_rows(

@@ -45,24 +45,26 @@ class Problem:
     def spaced(self, most: int) -> np.ndarray | slice:
         """Rows of about `most` draws a sample, evenly spaced in their chains: the same ones whatever the fold."""
         n = len(self.z)
-        sample, draw = self.place or Place(n, np.arange(n) % (n // self.chains))
-        every = spacing(sample, n, most)
-        return slice(None) if every == 1 else np.flatnonzero(draw % every == 0)
+        place = self.place or Place(n, np.arange(n) % (n // self.chains))
+        every = spacing(place.sample, most)
+        return slice(None) if every == 1 else np.flatnonzero(place.draw % every == 0)
 
 
 class Place(NamedTuple):
-    """Of the draws of a fit among all draws: the sample's size, and each one's number in its chain."""
+    """Of the draws of a fit among all draws: the `spaced_sample` they belong to, and each one's number in its chain."""
 
     sample: int
     draw: Int[np.ndarray, " n"]
 
 
-def spacing(sample: int, fitted: int, most: int) -> int:
-    """Every so many draws are about `most` of a sample, of which `fitted` are there to fit on.
+def spaced_sample(draws: int, fitted: Sequence[int]) -> int:
+    """The size of a sample that draws are spaced for: its own, unless some fold has few to fit on."""
+    return min(draws, 4 * min(fitted))
 
-    A small part of it is taken for a sample of its own, or the fit would have too few.
-    """
-    return max(1, min(sample, 4 * fitted) // most)
+
+def spacing(sample: int, most: int) -> int:
+    """Every so many draws of a sample are `most` of them, or up to twice that."""
+    return max(1, sample // most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,8 +196,12 @@ def _fit_folds(
 
     with blas_threads(samples.size * WORK_A_DRAW):
         trains = [block(k, "train") for k in which]
+        folds = [block(k, "train") for k in range(len(arrays) // 4)]
+        spaced = spaced_sample(samples.size, [len(b.chains) * len(b.draws) for b in folds])
         made = [
-            make_problem(samples.select(b.chains, b.draws), b.take(values), sample=samples.size, draws=b.draws)
+            make_problem(
+                samples.select(b.chains, b.draws), b.take(values), Place(spaced, np.tile(b.draws, len(b.chains)))
+            )
             for b in trains
         ]
         controls = method.solve([problem for problem, _, _ in made], seed)
@@ -227,12 +233,9 @@ def as_values(samples: Samples, values: Any) -> Float[np.ndarray, "chain draw ou
 
 
 def make_problem(
-    samples: Samples, values: np.ndarray, *, sample: int = 0, draws: np.ndarray | None = None
+    samples: Samples, values: np.ndarray, place: Place | None = None
 ) -> tuple[Problem, Standardise, np.ndarray]:
-    """The fit in standard coordinates, the map to them, and the scale of each output.
-
-    If `samples` are part of a larger sample, `sample` is its size and `draws` are their numbers in its chains.
-    """
+    """The fit in standard coordinates, the map to them, and the scale of each output."""
     if samples.size < FEWEST_DRAWS:
         raise InputError(f"`samples` holds {samples.size} draws to fit on; at least {FEWEST_DRAWS} are needed.")
     standardise = Standardise.of(samples)
@@ -250,5 +253,4 @@ def make_problem(
     unit /= deviation
     scale = spread * deviation
     offset = (first / spread + center) / deviation
-    place = None if draws is None else Place(sample, np.tile(draws, samples.chains))
     return Problem(z, s, unit, offset, samples.chains, place), standardise, scale

@@ -16,8 +16,8 @@ from ._ridge import RidgeFit, judged_every, ridge, ridge_of_moments
 
 # From this many draws on the features are made in tiles of so many, and only their sums are kept.
 MANY_DRAWS, TILE = 20_000, 4096
-# A regression of degree 2 or more looks at no more draws than these, evenly spaced: the variance that more of them
-# would take off is a thousandth at most, and they cost most of the time. All draws count in the mean and its error bar.
+# A regression of degree 2 or more looks at so many draws of a sample, or up to twice that, evenly spaced: the variance
+# that more of them would take off is about a thousandth, and they cost most of the time. All draws count in the mean.
 MOST_FITTED, MOST_A_FEATURE = 200_000, 1000
 
 
@@ -75,7 +75,7 @@ class Polynomial(Method):
         n = len(z)
         if n >= max(MANY_DRAWS, 4 * features):
             self._reserve(n, dim, 8 * (5 * features**2 + 4 * TILE * features))
-            fit = self._fit_in_tiles(problem, z, s, y)
+            fit = self._fit_in_tiles(z, s, y)
         else:
             # features, centred and scaled copies and the eigenvector side; one Gram matrix and its vectors
             self._reserve(n, dim, 8 * (4 * n * features + 3 * min(n, features) ** 2))
@@ -87,7 +87,7 @@ class Polynomial(Method):
         info = {"features": features, "draws": n, "penalty": fit.penalty.tolist(), "growth": fit.growth.tolist()}
         return Control(evaluate, info)
 
-    def _fit_in_tiles(self, problem: Problem, z: np.ndarray, s: np.ndarray, y: np.ndarray) -> RidgeFit:
+    def _fit_in_tiles(self, z: np.ndarray, s: np.ndarray, y: np.ndarray) -> RidgeFit:
         """The same from sums over tiles of draws: its memory does not grow with them."""
         n, kinds = len(z), degrees(z.shape[1], self.degree)
         gram, cross = np.zeros((len(kinds), len(kinds))), np.zeros((len(kinds), y.shape[1]))
@@ -101,9 +101,9 @@ class Polynomial(Method):
         center = y.mean(axis=0)
         gram -= n * np.outer(mean, mean)
         cross -= n * np.outer(mean, center)
-        every = judged_every(len(problem.z))
-        judged = stein_features(problem.z[::every], problem.s[::every], self.degree) - mean
-        return ridge_of_moments(n, gram, cross, judged, problem.y[::every] - center, kinds, self.penalty)
+        every = judged_every(n)
+        judged = stein_features(z[::every], s[::every], self.degree) - mean
+        return ridge_of_moments(n, gram, cross, judged, y[::every] - center, kinds, self.penalty)
 
     def _reserve(self, n: int, dim: int, needed: float) -> None:
         reserve(

@@ -23,7 +23,7 @@ class Running(NamedTuple):
 def running(estimate: Estimate, k: int) -> tuple[Running, Running]:
     """The plain and the controlled running mean of output k with 95 % intervals.
 
-    The control variate is the final one throughout: fitted on all draws of the other folds.
+    The control variate is the final one throughout: fitted on draws of the other folds.
     """
     return _running(estimate.values[..., k]), _running(estimate.controlled[..., k])
 

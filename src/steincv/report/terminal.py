@@ -5,7 +5,7 @@ import json
 import math
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,7 +25,13 @@ def console(stderr: bool = False) -> Any:
 
 def load_meanwhile(*modules: str) -> None:
     """Import what is needed at the end while the fits run: most of their time is outside Python."""
-    threading.Thread(target=lambda: [importlib.import_module(name) for name in modules], daemon=True).start()
+
+    def load() -> None:
+        with suppress(Exception):  # it is raised where it is needed
+            for name in modules:
+                importlib.import_module(name)
+
+    threading.Thread(target=load, daemon=True).start()
 
 
 @contextmanager

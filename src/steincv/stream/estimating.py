@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._diagnostics import LOW_ESS, RHAT_LIMIT, STEIN_LIMIT, TAIL_LIMIT, stein_z, value_status
+from .._diagnostics import LOW_ESS, RHAT_LIMIT, STEIN_LIMIT, TAIL_LIMIT, WHITENED, stein_z, value_status
 from .._error_bars import Average
 from .._estimate import enough, estimate, verdict
 from .._folds import whole_number
@@ -145,6 +145,8 @@ def _value_status(passed: Passed, ess: np.ndarray) -> list[list[Status]]:
 def _stein_status(means: Average, dim: int) -> list[Status]:
     """As `_diagnostics.stein_check`, from averages that are there already."""
     z = stein_z(means, dim, whitened=True)
+    if means.ess[:dim].min() < WHITENED * dim:  # the coordinates are mostly noise; their sum does not depend on them
+        z[dim : 2 * dim] = 0.0
     worst = int(np.argmax(np.abs(z)))
     if abs(z[worst]) <= STEIN_LIMIT:
         return []

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._memory import GIB, reserve
 from .._samples import LARGEST, Samples
-from ..families._method import spacing
+from ..families._method import spaced_sample, spacing
 from ..families.polynomial import most_fitted
 from .coordinates import FoldMap, Provisional, not_finite
 from .functions import Functions
@@ -144,10 +144,11 @@ class Stream:
             (LANES * (groups + 1) + len(self.folds) + 4) * table + GIB / 4,
             "Use Polynomial(1), or fewer functions.",
         )
-        draws, fewest = self.source.draws.shape[0] * self.source.draws.shape[1], min(f.fitted_on for f in self.folds)
-        every = spacing(draws, fewest, most_fitted(dim, self.degree))
+        draws = self.source.draws.shape[0] * self.source.draws.shape[1]
+        sample = spaced_sample(draws, [fold.fitted_on for fold in self.folds])
+        every = spacing(sample, most_fitted(dim, self.degree))
         lanes = [Lane(dim, self.degree, outputs, groups, every, self.functions.linear) for _ in range(LANES)]
-        wanted = [judged_draws(fold) for fold in self.folds]
+        wanted = [judged_draws(fold, every) for fold in self.folds]
 
         def work(piece: Piece, lane: int) -> tuple[list[list[tuple]], list]:
             values = None if self.functions.linear and products is None else self.functions(piece).array
@@ -189,11 +190,12 @@ class Stream:
         for rows in found:
             rows.sort(key=lambda row: row[:2])
             judged.append(tuple(np.concatenate([row[i] for row in rows], axis=1) for i in (2, 3, 4)))
-        folds, regressions = (
-            [_total([s for s, used in zip(sums, pattern, strict=True) if used]) for pattern in self.fitted]
-            for sums in (whole, spaced)
-        )
+        folds = self._by_fold(whole)
+        regressions = folds if every == 1 else self._by_fold(spaced)
         return FoldSums(folds, _total(whole), regressions, spaced), judged
+
+    def _by_fold(self, groups: list[Sums]) -> list[Sums]:
+        return [_total([s for s, used in zip(groups, pattern, strict=True) if used]) for pattern in self.fitted]
 
     def _coordinates_as_f(self, sums: Sums) -> None:
         """f is x, that is the factor times t in provisional units: its products with t and s are in the table."""

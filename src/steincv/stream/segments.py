@@ -87,11 +87,14 @@ def segments(folds: list[RangeFold], chains: int, draws: int) -> tuple[list[Segm
     return found, np.array([pattern for pattern, _ in patterns]).T
 
 
-def judged_draws(fold: RangeFold) -> list[tuple[int, np.ndarray]]:
-    """Where a fold's penalties are compared, by chain: at the first of its fitting draws and every so many."""
-    every, before, found = judged_every(fold.fitted_on), 0, []
-    for r in fold.train:
-        first = -before % every
-        found.append((r.chain, np.arange(r.start + first, r.stop, every)))
-        before += r.stop - r.start
+def judged_draws(fold: RangeFold, spaced: int = 1) -> list[tuple[int, np.ndarray]]:
+    """Where a fold's penalties are compared, by chain: at the first of the draws it is fitted on and every so many.
+
+    Those are the draws whose numbers are multiples of `spaced`.
+    """
+    looked_at = [range(r.start + -r.start % spaced, r.stop, spaced) for r in fold.train]
+    every, before, found = judged_every(sum(map(len, looked_at))), 0, []
+    for r, numbers in zip(fold.train, looked_at, strict=True):
+        found.append((r.chain, np.array(numbers[-before % every :: every], dtype=int)))
+        before += len(numbers)
     return found

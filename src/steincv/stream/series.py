@@ -16,7 +16,7 @@ from .._error_bars import Average, average
 # Numbers that are kept for all block means together: 64 MiB.
 MOST_ENTRIES = 2**23
 MOST_BLOCKS = 100_000
-# Draws that are kept of all tails together, on either side.
+# Draws that are kept of all tails together, on either side; there is room for twice as many on the way.
 MOST_TAIL = 2**20
 
 
@@ -118,7 +118,7 @@ class Tails:
         self.draws = draws
         self.count = min(int(3 * np.sqrt(draws)) + 1, max(100, MOST_TAIL // columns))
         # of the values, and of minus the values: not in order, and more than `count` until there is no room
-        self.room = np.empty((columns, 2, 4 * self.count))
+        self.room = np.empty((columns, 2, 2 * self.count))
         self.filled = np.zeros((columns, 2), dtype=int)
         self.least = np.full((columns, 2), -np.inf)
 

@@ -29,11 +29,14 @@ WIDTHS, LARGEST_DIM, LARGEST_BATCH = range(33, 65), 64, 256
 
 
 def applies(trial: Trial, dim: int, batch: int) -> bool:
-    """Whether there is a kernel for this network on the device there is."""
+    """Whether there is a kernel for this network, in float32, on the device there is."""
     if not (isinstance(trial, VectorField) and trial.depth == 2 and trial.activation in ("sigmoid", "tanh")):
         return False
-    small = trial.width in WIDTHS and dim <= LARGEST_DIM and batch <= LARGEST_BATCH
-    return small and jax.default_backend() == "gpu" and jax.device_count() == 1
+    if trial.width not in WIDTHS or dim > LARGEST_DIM or batch > LARGEST_BATCH or jnp.result_type(float) != jnp.float32:
+        return False
+    device = jax.config.jax_default_device or jax.devices()[0]  # type: ignore[attr-defined]
+    capability = str(getattr(device, "compute_capability", ""))  # NVIDIA's have numbers; from 8 on they know TF32
+    return jax.device_count() == 1 and capability.split(".")[0].isdigit() and float(capability) >= 8
 
 
 def gradients(
