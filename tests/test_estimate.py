@@ -9,6 +9,7 @@ from densities import bent_mixture, gaussian
 import steincv as scv
 from steincv._diagnostics import stein_check
 from steincv._estimate import gain_limit
+from steincv._folds import make_folds
 from steincv.families._method import CrossFit
 
 
@@ -343,3 +344,42 @@ def test_the_default_method_and_float64_without_the_global_flag():
     assert scv.estimate(samples, f).mean.dtype == np.float64
     assert not jax.config.jax_enable_x64
     assert jnp.ones(3).dtype == jnp.float32
+
+
+def test_a_polynomial_where_the_stack_is_not_trusted():
+    """A kernel or a network that is far out at one draw in a thousand has an interval that says so, and no gain. The
+    best polynomial, which the stack brings along, is then taken instead of the plain mean if it has one."""
+    from steincv.families._method import CrossFit, Simpler
+
+    x = np.random.default_rng(0).normal(size=(4, 500, 2))
+    f = np.stack([x[..., 0] + 0.2 * x[..., 1] ** 2, np.abs(x[..., 1])], axis=-1)
+    far = np.zeros_like(f)
+    far[2, 100] = 60.0  # where everything else is solved
+
+    class Stacked(scv.MonteCarlo):
+        def cross_fit(self, samples, values, folds, *, seed=0):
+            simpler = Simpler(np.stack([-x[..., 0], 3 * x[..., 0]], axis=-1), ("Polynomial(degree=1)", "Polynomial()"))
+            return CrossFit(far - values, {}, simpler)
+
+    values = {"a": f[..., 0], "b": f[..., 1]}
+    result = scv.estimate(scv.Samples(x, -x), values, Stacked())
+    assert result.method == ("Polynomial(degree=1)", "plain")
+    np.testing.assert_allclose(result.mean, [0.2 * (x[..., 1] ** 2).mean(), np.abs(x[..., 1]).mean()])
+    assert result.variance_ratio[0] < 0.2
+    assert [s.name for s in result.status[1]] == ["no gain"]
+    assert set(scv.estimate(scv.Samples(x, -x), values, Stacked(), guard=False).method) == {"Stacked()"}
+    half = scv.estimate(scv.Samples(x, -x), values, Stacked(), cross_fit=False)
+    assert half.method[0] == "Stacked()"  # the far draw is not among those judged
+
+
+def test_auto_brings_its_best_polynomial_along():
+    x = np.random.default_rng(1).normal(size=(2, 300, 2))
+    f = np.stack([x[..., 0], x[..., 0] ** 2, np.sin(x[..., 1])], axis=-1)
+    samples = scv.Samples(x, -x)
+    simpler = scv.Auto().cross_fit(samples, f, make_folds(2, 300)).simpler
+    assert simpler.methods[0] in ("Polynomial(degree=1)", "Polynomial()", "Polynomial(degree=3)")
+    for k, name in enumerate(simpler.methods):
+        degree = {"Polynomial(degree=1)": 1, "Polynomial()": 2, "Polynomial(degree=3)": 3}[name]
+        g = scv.Polynomial(degree).cross_fit(samples, f[..., k : k + 1], make_folds(2, 300)).g
+        np.testing.assert_allclose(simpler.g[..., k], g[..., 0], atol=1e-8)
+    assert scv.Auto().cross_fit(scv.Samples(x[:, :50], -x[:, :50]), f[:, :50], make_folds(2, 50)).simpler is None

@@ -1,7 +1,7 @@
 """The one verb: draws and scores in, an expectation with an honest error bar out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from ._result import Estimate
 from ._samples import Samples, Streamed
 from ._status import Code, InputError, Status
 from ._values import Values, values_of
-from .families._method import CrossFit, Method
+from .families._method import CrossFit, Method, Simpler
 from .families.auto import Auto
 
 FEWEST_DRAWS = 10
@@ -86,7 +86,7 @@ def estimate(
     with workers(executor) as team:
         fit = method.cross_fit(samples, targets, plan, seed=seed)
     if isinstance(team, Team):
-        fit = CrossFit(fit.g, {**fit.info, "executor": team.report()})
+        fit = replace(fit, info={**fit.info, "executor": team.report()})
     judged: Samples = samples
     if not cross_fit:
         judged, values, targets, fit = _only(plan[0], samples, values, targets, fit)
@@ -121,7 +121,9 @@ def _only(fold: Fold, samples: Samples, values: Values, targets: np.ndarray, fit
         samples.select(part.chains, part.draws),
         Values(part.take(values.array), values.labels, values.shape),
         part.take(targets),
-        CrossFit(part.take(fit.g), fit.info),
+        replace(
+            fit, g=part.take(fit.g), simpler=fit.simpler and Simpler(part.take(fit.simpler.g), fit.simpler.methods)
+        ),
     )
 
 
@@ -147,9 +149,30 @@ def _judge(
 ) -> Estimate:
     """Error bars, statuses, and the fall-back to the plain mean where that is the better answer."""
     plain, better = average(values.array), average(controlled)
+    methods = [method] * len(values.labels)
+    if guard and fit.simpler is not None:
+        doubted = np.flatnonzero(widened_ratio(plain, better) >= gain_limit(plain.ess))
+        controlled, better, methods = _simpler_where(doubted, values, controlled, better, methods, fit.simpler)
     statuses = value_status(values.array, np.minimum(plain.ess, better.ess))
     size = np.abs(values.array).max(axis=(0, 1))
-    return verdict(values, controlled, plain, better, size, statuses, method, fit.info, alarms, guard)
+    return verdict(values, controlled, plain, better, size, statuses, methods, fit.info, alarms, guard)
+
+
+def _simpler_where(
+    doubted: np.ndarray, values: Values, controlled: np.ndarray, better: Average, methods: list[str], simpler: Simpler
+) -> tuple[np.ndarray, Average, list[str]]:
+    """The second choice for some outputs. Whether that is better than the plain mean is judged later."""
+    if not len(doubted):
+        return controlled, better, methods
+    controlled, methods = controlled.copy(), methods.copy()
+    controlled[..., doubted] = values.array[..., doubted] + simpler.g[..., doubted]
+    other = average(controlled[..., doubted])
+    fields = {x: np.array(getattr(better, x)) for x in AVERAGED}
+    for x, array in fields.items():
+        array[doubted] = getattr(other, x)
+    for k in doubted:
+        methods[k] = simpler.methods[k]
+    return controlled, Average(*fields.values()), methods
 
 
 def verdict(
@@ -159,18 +182,15 @@ def verdict(
     better: Average,
     size: np.ndarray,
     statuses: list[list[Status]],
-    method: str,
+    methods: Sequence[str],
     info: Mapping[str, Any],
     alarms: list[Status],
     guard: bool,
 ) -> Estimate:
     """Which of the two means is reported for every output, and why. `size`: the largest value of f, in size."""
-    controlled = controlled.copy()
-    methods = [method] * len(values.labels)
+    controlled, methods = controlled.copy(), list(methods)
     deviation, left = (a.standard_error * np.sqrt(a.ess) for a in (plain, better))
-    old = plain.standard_error
-    ratio = np.divide(better.standard_error, old, out=np.ones_like(left), where=old > 0) ** 2
-    widened = ratio * _lengthening(plain, better) ** 2
+    widened = widened_ratio(plain, better)
     features, fitted_on = _features(info)
     for k, found in enumerate(statuses):
         if deviation[k] <= 4 * np.finfo(float).eps * size[k]:
@@ -196,14 +216,19 @@ def verdict(
     return Estimate.of(values, controlled, plain, reported, methods, statuses, info)
 
 
-def gain_limit(ess: float) -> float:
+def gain_limit(ess: Any) -> Any:
     """The variance ratio that counts as a gain: below 1 by more than its own noise at this many effective draws."""
-    return max(0.2, 1 - 2 / np.sqrt(max(ess, 1.0)))
+    return np.maximum(0.2, 1 - 2 / np.sqrt(np.maximum(ess, 1.0)))
 
 
-def _lengthening(plain: Average, better: Average) -> np.ndarray:
-    """How many times as many standard errors an interval of `better` has, 1 or more: few draws may carry its error."""
-    return np.maximum(better.half_width() / plain.half_width(), 1.0)
+def widened_ratio(plain: Average, better: Average) -> np.ndarray:
+    """The variance ratio, times the square of how many more standard errors an interval of `better` has, if more.
+
+    Few draws may carry its error bar.
+    """
+    old = plain.standard_error
+    ratio = np.divide(better.standard_error, old, out=np.ones_like(old), where=old > 0) ** 2
+    return ratio * np.maximum(better.half_width() / plain.half_width(), 1.0) ** 2
 
 
 def _features(info: Mapping[str, Any]) -> tuple[int, int]:

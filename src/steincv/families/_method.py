@@ -99,10 +99,21 @@ class Fitted:
 
 @dataclass(frozen=True, eq=False)
 class CrossFit:
-    """Out-of-fold g `(chain, draw, out)`: at every draw from a fit that has not seen it."""
+    """Out-of-fold g `(chain, draw, out)`: at every draw from a fit that has not seen it.
+
+    `simpler` is a second choice, for outputs where g is not trusted.
+    """
 
     g: Float[np.ndarray, "chain draw out"]
     info: Mapping[str, Any]
+    simpler: "Simpler | None" = None
+
+
+class Simpler(NamedTuple):
+    """Another out-of-fold g, and the name of the method that each output's is of."""
+
+    g: Float[np.ndarray, "chain draw out"]
+    methods: tuple[str, ...]
 
 
 class Method(abc.ABC):

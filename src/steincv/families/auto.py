@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .._folds import Fold
 from .._samples import Samples
 from ._hermite import feature_count
-from ._method import Control, CrossFit, Method, Problem
+from ._method import Control, CrossFit, Method, Problem, Simpler
 from .kernel import Kernel
 from .neural.neural import Neural
 from .neural.trials import VectorField
@@ -95,9 +95,19 @@ class Auto(Method):
             unsolved = left > UNSOLVED
             if n >= SOME and 0 < unsolved.sum() * len(folds) <= MOST_NETWORKS:
                 add(*ask(Neural(VectorField(), penalty=1e-3, ensemble=1), unsolved))
-            return combine(names, fits, f, folds, start)
+            stacked = combine(names, fits, f, folds, start)
+            return replace(stacked, simpler=_best_polynomial(stacked, names, fits)) if n >= SOME else stacked
 
         return finish
+
+
+def _best_polynomial(stacked: CrossFit, names: Sequence[str], fits: Sequence[CrossFit]) -> Simpler:
+    """Of each output the polynomial that leaves least: a kernel or a network can be far out at a draw or two."""
+    few = [k for k, name in enumerate(names) if name.startswith(Polynomial.__name__)]
+    ratios = np.array([stacked.info["members"][k]["variance_ratio"] for k in few])
+    best = [few[int(k)] for k in ratios.argmin(axis=0)]
+    g = np.stack([fits[k].g[..., out] for out, k in enumerate(best)], axis=-1)
+    return Simpler(g, tuple(names[k] for k in best))
 
 
 def candidates(n: int, dim: int) -> list[Method]:

@@ -124,8 +124,8 @@ def _result(passed: Passed, method: str, info: dict[str, Any], guard: bool, dim:
     ess = np.minimum(plain.ess, better.ess)
     statuses = value_status(values.array, ess) if passed.blocks.size == 1 else _value_status(passed, ess)
     alarms = _stein_status(passed.stein.average(), dim)
-    controlled = passed.controlled.means()
-    return verdict(values, controlled, plain, better, passed.plain.largest, statuses, method, info, alarms, guard)
+    controlled, methods = passed.controlled.means(), [method] * len(values.labels)
+    return verdict(values, controlled, plain, better, passed.plain.largest, statuses, methods, info, alarms, guard)
 
 
 def _value_status(passed: Passed, ess: np.ndarray) -> list[list[Status]]:
