@@ -22,7 +22,7 @@ demo: $(READY)
 
 test: lint
 	# one thread a worker: two workers fill two cores, and spinning BLAS threads slow each other down
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
 
 # The data model of ArviZ changed with Python 3.12: the adapters are tested on both sides of that.
 NEXT ?= $(shell python3.13 -c 'import sys; print(sys.executable)' 2>/dev/null || \
