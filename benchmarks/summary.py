@@ -39,7 +39,9 @@ def rows():
 
 
 def text(value):
-    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+    return "" if value is None else str(value)
 
 
 def picture(found):
@@ -60,16 +62,28 @@ def picture(found):
     ax.invert_yaxis()
     ax.set_xlabel("variance reduction in truth, from replications: median function (dot) and worst (end of the bar)")
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, loc="lower right")
+    ax.legend(frameon=False, loc="upper right")
     figure.savefig(DOCS / "problems.png", dpi=130)
+
+
+def gain(row):
+    """The median function, and the worst."""
+    return f"{text(row['true'])} ({text(row['worst'])})"
 
 
 def main():
     found = rows()
-    head = list(found[0])
-    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
-    for row in found:
-        print("| " + " | ".join(map(text, row.values())) + " |")
+    print(
+        "| problem | functions | Polynomial(1): true gain, median (worst) | Polynomial(2) | Auto() | reported by Auto() | "
+        "seconds | net gain, new process | compiled |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    for problem in dict.fromkeys(r["problem"] for r in found):
+        mine = {r["method"]: r for r in found if r["problem"] == problem}
+        auto = mine["Auto()"]
+        cells = [problem.replace("_", " "), auto["functions"], *map(gain, mine.values()), auto["reported"],
+                 auto["seconds"], auto["net"], auto["warm"]]  # fmt: skip
+        print("| " + " | ".join(map(text, cells)) + " |")
     picture(found)
 
 
