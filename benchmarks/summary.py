@@ -74,7 +74,7 @@ def gain(row):
 def main():
     found = rows()
     print(
-        "| problem | functions | Polynomial(1): true gain, median (worst) | Polynomial(2) | Auto() | reported by Auto() | "
+        "| problem | functions | Polynomial(1): true gain, median (worst) | Polynomial(2) | Auto() | reported by it | "
         "seconds | net gain, new process | compiled |"
     )
     print("|---|---|---|---|---|---|---|---|---|")

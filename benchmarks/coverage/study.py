@@ -34,8 +34,8 @@ METHODS: dict[str, Method] = {
     "Auto()": scv.Auto(),
 }
 REPLICATIONS = {"Polynomial(2)": 200, "Kernel": 60, "small network": 60, "Auto()": 40}
-# Below some hundred draws Auto() trains no networks, and is quick.
-MORE = {("Auto()", 100): 200}
+# From 200 independent draws on Auto() trains networks; below, it is quick.
+MORE = {("Auto()", "iid", 100): 200}
 CLOSED = ("Polynomial(2)", "Kernel")
 # Trained families are measured where a fit is short.
 DEAR = {"small network": (100, 400), "Auto()": (100, 400)}
@@ -176,7 +176,7 @@ def main():
                         print("stopped by COVERAGE_SECONDS; run again to go on")
                         return
                     begin = time.perf_counter()
-                    rows += run_cell(target, sampler, size, family, MORE.get((family, size), REPLICATIONS[family]))
+                    rows += run_cell(target, sampler, size, family, MORE.get((family, sampler, size), REPLICATIONS[family]))
                     write(rows)
                     print(
                         f"{family}, {target.name}, {sampler}, {size}: {time.perf_counter() - begin:.0f} s", flush=True
