@@ -176,7 +176,8 @@ def main():
                         print("stopped by COVERAGE_SECONDS; run again to go on")
                         return
                     begin = time.perf_counter()
-                    rows += run_cell(target, sampler, size, family, MORE.get((family, sampler, size), REPLICATIONS[family]))
+                    replications = MORE.get((family, sampler, size), REPLICATIONS[family])
+                    rows += run_cell(target, sampler, size, family, replications)
                     write(rows)
                     print(
                         f"{family}, {target.name}, {sampler}, {size}: {time.perf_counter() - begin:.0f} s", flush=True
