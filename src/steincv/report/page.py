@@ -6,11 +6,9 @@ labels and messages above all, passes through `escaped`.
 
 import base64
 import hashlib
-import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
-from typing import Any
 
 import numpy as np
 
@@ -23,10 +21,10 @@ from .charts import escaped, label_html
 from .check import chains, effective, tails
 from .cite import bibtex
 from .meaning import MEANINGS
+from .members import MOST_TABLE_ROWS, members_of, method_names, methods, scroll, seconds_of
 from .running import typical
-from .text import CALM, HEADER, output_rows, short_method, times
+from .text import CALM, HEADER, output_rows, times
 
-MOST_TABLE_ROWS = 2000
 MOST_NAMED = 8
 ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
@@ -52,7 +50,7 @@ def page(estimate: Estimate) -> str:
         _picture(estimate),
         _settling(estimate),
         _table(estimate),
-        _methods(estimate),
+        methods(estimate),
         _diagnostics(estimate),
         _citation(estimate),
     ]
@@ -93,7 +91,7 @@ def _head(estimate: Estimate) -> str:
     facts = [
         ("improved", f"{helped} of {len(factor)}"),
         ("draws", f"{chain_count} × {draws:,}"),
-        ("fit", _seconds(estimate.info)),
+        ("fit", seconds_of(estimate.info)),
     ]
     if helped:
         facts.insert(0, ("gain, median", times(float(np.median(factor)))))
@@ -108,7 +106,7 @@ def _head(estimate: Estimate) -> str:
         if code in alarms
     )
     return f"""<header>
-<p class="kicker"><b>steincv</b> · expectations with control variates · {escaped(_names(estimate))}</p>
+<p class="kicker"><b>steincv</b> · expectations with control variates · {escaped(method_names(estimate))}</p>
 <h1>{escaped(_headline(estimate))}</h1>
 {banner}
 <dl class="facts">{shown}</dl>
@@ -191,75 +189,10 @@ def _table(estimate: Estimate) -> str:
 <h2 id="table">Every mean</h2>
 <p class="note">Each number is rounded by its own Monte Carlo standard error (mcse). Gain is how many times as many
 draws the plain mean would need.</p>
-{_scroll("Every mean", f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows[:MOST_TABLE_ROWS])}</tbody>")}
+{scroll("Every mean", f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows[:MOST_TABLE_ROWS])}</tbody>")}
 {more}
 </section>
 """
-
-
-def _methods(estimate: Estimate) -> str:
-    members = _members(estimate.info)
-    body = _stacked(estimate, members) if members else _single(estimate)
-    return f"""<section aria-labelledby="methods">
-<h2 id="methods">How it was done</h2>
-{body}
-</section>
-"""
-
-
-def _single(estimate: Estimate) -> str:
-    if all(method == "plain" for method in estimate.method):
-        took = escaped(_seconds(estimate.info))
-        return f"<p>No control variate was used: the plain means are reported. Finding out took {took}.</p>"
-    folds = estimate.info.get("folds", ())
-    count = len(folds) if isinstance(folds, Sequence) else 0
-    fitted = f"fitted {count} times, each time on other draws than it was used on" if count > 1 else "fitted once"
-    return f"<p><b>{escaped(_names(estimate))}</b>, {fitted}, in {escaped(_seconds(estimate.info))}.</p>"
-
-
-def _stacked(estimate: Estimate, members: list["_Member"]) -> str:
-    rows = [
-        f'<tr><th scope="row" class="whole">{escaped(m.name)}</th><td class="right">{m.share:.0%}</td>'
-        f'<td class="bar">{charts.weight_bar(m.share)}</td>'
-        f'<td class="right">{_left(m.ratio)}</td><td class="right">{escaped(_duration(m.seconds))}</td></tr>'
-        for m in members
-    ]
-    rest = max(0.0, 1 - sum(m.share for m in members))
-    rows.append(
-        f'<tr><th scope="row">plain mean</th><td class="right">{rest:.0%}</td>'
-        f'<td class="bar">{charts.weight_bar(rest)}</td><td class="right">100 %</td><td></td></tr>'
-    )
-    head = (
-        '<tr><th scope="col">method</th><th scope="col" class="right">weight</th><th scope="col" class="bar"></th>'
-        '<th scope="col" class="right">variance left</th><th scope="col" class="right">seconds</th></tr>'
-    )
-    return f"""<p>Several methods were fitted and combined. Each output has its own weights, at least 0 and at most 1 in
-all, chosen at draws that the methods were not fitted on. Here are the averages over the outputs, and how much of the
-variance each method alone would leave (median).</p>
-{_scroll("Methods", f"<thead>{head}</thead><tbody>{''.join(rows)}</tbody>")}
-<p class="note">Altogether {escaped(_seconds(estimate.info))}.</p>
-{_weights(estimate, members)}"""
-
-
-def _weights(estimate: Estimate, members: list["_Member"]) -> str:
-    """One line an output, where the weights are those of these outputs: parts of a result do not know theirs."""
-    outputs = len(estimate.labels)
-    if any(len(m.weights) != outputs * (1 if estimate.sd is None else 2) for m in members) or outputs < 2:
-        return ""
-    head = "".join(f'<th scope="col" class="right">{escaped(m.name, 40)}</th>' for m in members)
-    rows = "".join(
-        f'<tr><th scope="row">{label_html(label)}</th>'
-        + "".join(
-            f'<td class="right{" none" if m.weights[k] < 0.005 else ""}">{m.weights[k]:.2f}</td>' for m in members
-        )
-        + "</tr>"
-        for k, label in enumerate(estimate.labels[:MOST_TABLE_ROWS])
-    )
-    box = _scroll(
-        "Weights of every output",
-        f'<thead><tr><th scope="col">output</th>{head}</tr></thead><tbody>{rows}</tbody>',
-    )
-    return f"<details><summary>Weights of every output</summary>{box}</details>"
 
 
 def _diagnostics(estimate: Estimate) -> str:
@@ -325,7 +258,7 @@ def _found(code: Code, about: Sequence[tuple[str, Status]]) -> str:
 
 
 def _citation(estimate: Estimate) -> str:
-    used = [m.name for m in _members(estimate.info) if m.share > 0.005] or list(estimate.method)
+    used = [m.name for m in members_of(estimate.info) if m.share > 0.005] or list(estimate.method)
     return f"""<section aria-labelledby="cite">
 <h2 id="cite">How to cite</h2>
 <p>Please cite the software and the papers of the methods that did the work.</p>
@@ -350,11 +283,6 @@ def _foot() -> str:
 # Pieces ----------------------------------------------------------------------------------------------
 
 
-def _scroll(name: str, table: str) -> str:
-    """A table that scrolls inside its box, by keyboard too."""
-    return f'<div class="scroll" role="region" aria-label="{escaped(name)}" tabindex="0"><table>{table}</table></div>'
-
-
 def _status_words(found: Iterable[Status]) -> str:
     return ", ".join(
         f'<span class="serious">{escaped(s.name)}</span>' if s.code in ALARMS or s.code not in CALM else escaped(s.name)
@@ -369,52 +297,3 @@ def _statuses(estimate: Estimate) -> Iterable[tuple[Status, ...]]:
 def _varying(estimate: Estimate) -> np.ndarray:
     """Which outputs are not constant."""
     return np.array([all(s.code is not Code.CONSTANT for s in found) for found in estimate.status], dtype=bool)
-
-
-def _names(estimate: Estimate) -> str:
-    """The methods that were used, as text."""
-    names = dict.fromkeys(short_method(m) for m in estimate.method if m != "plain") or ["plain mean"]
-    return ", ".join(names)
-
-
-class _Member:
-    """One member of a stack, as far as `info` says so: a result from a file may hold anything there."""
-
-    def __init__(self, entry: Mapping[str, Any]):
-        self.name = short_method(str(entry.get("method", "?")), 80)
-        self.weights = [min(max(w, 0.0), 1.0) for w in _floats(entry.get("weight"))]
-        self.share = float(np.mean(self.weights)) if self.weights else 0.0
-        ratio = _floats(entry.get("variance_ratio"))
-        self.ratio = float(np.median(ratio)) if ratio else math.nan
-        self.seconds = next(iter(_floats([entry.get("seconds")])), math.nan)
-
-
-def _members(info: Mapping[str, Any]) -> list[_Member]:
-    entries = info.get("members", ())
-    if not isinstance(entries, list | tuple):
-        return []
-    return [_Member(entry) for entry in entries if isinstance(entry, Mapping) and "weight" in entry]
-
-
-def _floats(values: Any) -> list[float]:
-    """The numbers of a list of numbers, or nothing."""
-    if not isinstance(values, list | tuple | np.ndarray):
-        return []
-    kept = [float(v) for v in values if isinstance(v, int | float) and math.isfinite(v)]
-    return kept if len(kept) == len(values) else []
-
-
-def _seconds(info: Mapping[str, Any]) -> str:
-    return _duration(next(iter(_floats([info.get("seconds")])), math.nan))
-
-
-def _duration(seconds: float) -> str:
-    if not math.isfinite(seconds):
-        return "–"
-    if seconds < 0.1:
-        return f"{1000 * seconds:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
-
-
-def _left(ratio: float) -> str:
-    return "–" if not math.isfinite(ratio) else f"{100 * ratio:.3g} %"

@@ -1,0 +1,133 @@
+"""The report's section on how a result came about: the members of a stack, their weights, and seconds."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._result import Estimate
+from . import charts
+from .charts import escaped, label_html
+from .text import short_method
+
+MOST_TABLE_ROWS = 2000
+
+
+def methods(estimate: Estimate) -> str:
+    members = members_of(estimate.info)
+    body = _stacked(estimate, members) if members else _single(estimate)
+    return f"""<section aria-labelledby="methods">
+<h2 id="methods">How it was done</h2>
+{body}
+</section>
+"""
+
+
+def _single(estimate: Estimate) -> str:
+    if all(method == "plain" for method in estimate.method):
+        took = escaped(seconds_of(estimate.info))
+        return f"<p>No control variate was used: the plain means are reported. Finding out took {took}.</p>"
+    folds = estimate.info.get("folds", ())
+    count = len(folds) if isinstance(folds, Sequence) else 0
+    fitted = f"fitted {count} times, each time on other draws than it was used on" if count > 1 else "fitted once"
+    return f"<p><b>{escaped(method_names(estimate))}</b>, {fitted}, in {escaped(seconds_of(estimate.info))}.</p>"
+
+
+def _stacked(estimate: Estimate, members: list["Member"]) -> str:
+    rows = [
+        f'<tr><th scope="row" class="whole">{escaped(m.name)}</th><td class="right">{m.share:.0%}</td>'
+        f'<td class="bar">{charts.weight_bar(m.share)}</td>'
+        f'<td class="right">{_left(m.ratio)}</td><td class="right">{escaped(_duration(m.seconds))}</td></tr>'
+        for m in members
+    ]
+    rest = max(0.0, 1 - sum(m.share for m in members))
+    rows.append(
+        f'<tr><th scope="row">plain mean</th><td class="right">{rest:.0%}</td>'
+        f'<td class="bar">{charts.weight_bar(rest)}</td><td class="right">100 %</td><td></td></tr>'
+    )
+    head = (
+        '<tr><th scope="col">method</th><th scope="col" class="right">weight</th><th scope="col" class="bar"></th>'
+        '<th scope="col" class="right">variance left</th><th scope="col" class="right">seconds</th></tr>'
+    )
+    return f"""<p>Several methods were fitted and combined. Each output has its own weights, at least 0 and at most 1 in
+all, chosen at draws that the methods were not fitted on. Here are the averages over the outputs, and how much of the
+variance each method alone would leave (median).</p>
+{scroll("Methods", f"<thead>{head}</thead><tbody>{''.join(rows)}</tbody>")}
+<p class="note">Altogether {escaped(seconds_of(estimate.info))}.</p>
+{_weights(estimate, members)}"""
+
+
+def _weights(estimate: Estimate, members: list["Member"]) -> str:
+    """One line an output, where the weights are those of these outputs: parts of a result do not know theirs."""
+    outputs = len(estimate.labels)
+    if any(len(m.weights) != outputs * (1 if estimate.sd is None else 2) for m in members) or outputs < 2:
+        return ""
+    head = "".join(f'<th scope="col" class="right">{escaped(m.name, 40)}</th>' for m in members)
+    rows = "".join(
+        f'<tr><th scope="row">{label_html(label)}</th>'
+        + "".join(
+            f'<td class="right{" none" if m.weights[k] < 0.005 else ""}">{m.weights[k]:.2f}</td>' for m in members
+        )
+        + "</tr>"
+        for k, label in enumerate(estimate.labels[:MOST_TABLE_ROWS])
+    )
+    box = scroll(
+        "Weights of every output",
+        f'<thead><tr><th scope="col">output</th>{head}</tr></thead><tbody>{rows}</tbody>',
+    )
+    return f"<details><summary>Weights of every output</summary>{box}</details>"
+
+
+def method_names(estimate: Estimate) -> str:
+    """The methods that were used, as text."""
+    names = dict.fromkeys(short_method(m) for m in estimate.method if m != "plain") or ["plain mean"]
+    return ", ".join(names)
+
+
+class Member:
+    """One member of a stack, as far as `info` says so: a result from a file may hold anything there."""
+
+    def __init__(self, entry: Mapping[str, Any]):
+        self.name = short_method(str(entry.get("method", "?")), 80)
+        self.weights = [min(max(w, 0.0), 1.0) for w in _floats(entry.get("weight"))]
+        self.share = float(np.mean(self.weights)) if self.weights else 0.0
+        ratio = _floats(entry.get("variance_ratio"))
+        self.ratio = float(np.median(ratio)) if ratio else math.nan
+        self.seconds = next(iter(_floats([entry.get("seconds")])), math.nan)
+
+
+def members_of(info: Mapping[str, Any]) -> list[Member]:
+    entries = info.get("members", ())
+    if not isinstance(entries, list | tuple):
+        return []
+    return [Member(entry) for entry in entries if isinstance(entry, Mapping) and "weight" in entry]
+
+
+def _floats(values: Any) -> list[float]:
+    """The numbers of a list of numbers, or nothing."""
+    if not isinstance(values, list | tuple | np.ndarray):
+        return []
+    kept = [float(v) for v in values if isinstance(v, int | float) and math.isfinite(v)]
+    return kept if len(kept) == len(values) else []
+
+
+def seconds_of(info: Mapping[str, Any]) -> str:
+    return _duration(next(iter(_floats([info.get("seconds")])), math.nan))
+
+
+def _duration(seconds: float) -> str:
+    if not math.isfinite(seconds):
+        return "–"
+    if seconds < 0.1:
+        return f"{1000 * seconds:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+
+
+def _left(ratio: float) -> str:
+    return "–" if not math.isfinite(ratio) else f"{100 * ratio:.3g} %"
+
+
+def scroll(name: str, table: str) -> str:
+    """A table that scrolls inside its box, by keyboard too."""
+    return f'<div class="scroll" role="region" aria-label="{escaped(name)}" tabindex="0"><table>{table}</table></div>'
