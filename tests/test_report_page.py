@@ -1,6 +1,7 @@
 """The page: self-contained, escaped, readable on any screen. Looked at by a real browser where there is one."""
 
 import base64
+import dataclasses
 import hashlib
 import html.parser
 import http.server
@@ -407,3 +408,13 @@ def test_a_script_would_be_stopped(result, browser, server):
     assert asked == ["/attack.html"]
     assert sum("Content Security Policy" in text for text in said) >= 3
     tab.close()
+
+
+def test_an_output_of_one_member_alone_is_named():
+    x = np.random.default_rng(0).normal(size=(2, 200, 2))
+    result = scv.estimate(
+        scv.Samples(x, -x, names=["<a>", "b"]), method=scv.Stack([scv.Polynomial(1), scv.Polynomial(3)])
+    )
+    assert "one method alone" not in page(result)
+    alone = dataclasses.replace(result, method=("Polynomial(degree=1)", result.method[1]))
+    assert "one method alone is reported for &lt;a&gt; (Polynomial(degree=1))." in re.sub(r"<[^>]*>", "", page(alone))

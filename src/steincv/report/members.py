@@ -12,6 +12,7 @@ from .charts import escaped, label_html
 from .text import short_method
 
 MOST_TABLE_ROWS = 2000
+MOST_ALONE = 8
 
 
 def methods(estimate: Estimate) -> str:
@@ -54,8 +55,22 @@ def _stacked(estimate: Estimate, members: list["Member"]) -> str:
 all, chosen at draws that the methods were not fitted on. Here are the averages over the outputs, and how much of the
 variance each method alone would leave (median).</p>
 {scroll("Methods", f"<thead>{head}</thead><tbody>{''.join(rows)}</tbody>")}
-<p class="note">Altogether {escaped(seconds_of(estimate.info))}.</p>
+{_alone(estimate, members)}<p class="note">Altogether {escaped(seconds_of(estimate.info))}.</p>
 {_weights(estimate, members)}"""
+
+
+def _alone(estimate: Estimate, members: list["Member"]) -> str:
+    """Outputs that are one member's, because the combination was not trusted there."""
+    known = {m.method for m in members}
+    lines = [f"{label_html(label)} ({escaped(m)})" for label, m in zip(estimate.labels, estimate.method, strict=True)
+             if m in known]  # fmt: skip
+    if not lines:
+        return ""
+    more = f" and {len(lines) - MOST_ALONE} more" if len(lines) > MOST_ALONE else ""
+    return (
+        "<p>A draw or two far out carried the error bar of the combination, so that one method alone is reported for "
+        f"{', '.join(lines[:MOST_ALONE])}{more}.</p>\n"
+    )
 
 
 def _weights(estimate: Estimate, members: list["Member"]) -> str:
@@ -89,7 +104,8 @@ class Member:
     """One member of a stack, as far as `info` says so: a result from a file may hold anything there."""
 
     def __init__(self, entry: Mapping[str, Any]):
-        self.name = short_method(str(entry.get("method", "?")), 80)
+        self.method = str(entry.get("method", "?"))
+        self.name = short_method(self.method, 80)
         self.weights = [min(max(w, 0.0), 1.0) for w in _floats(entry.get("weight"))]
         self.share = float(np.mean(self.weights)) if self.weights else 0.0
         ratio = _floats(entry.get("variance_ratio"))
