@@ -40,8 +40,8 @@ def stepper(trial, dim, steps):
     z = jax.random.normal(jax.random.key(0), (1, DRAWS, dim))
     data = Batch(z, -z, jnp.sin(z[..., :1]), jnp.ones((1, DRAWS)), jnp.zeros((1, DRAWS)))
     zero = jnp.zeros(1)
-    task = Task(zero.astype(int), zero.astype(int), zero + 1e-3, zero, jax.random.split(jax.random.key(1), 1))
-    settings = Settings(trial, 10_000, BATCH, 5e-3, 0.0, learn_center=True, early_stop=False)
+    task = Task(zero.astype(int), zero.astype(int), zero + 1e-3, zero, zero, jax.random.split(jax.random.key(1), 1))
+    settings = Settings(trial, 10_000, BATCH, 5e-3, learn_center=True, early_stop=False)
 
     def run():
         state = jax.block_until_ready(_start(task, settings, dim))

@@ -38,8 +38,8 @@ def step_seconds(trial) -> list[float]:
     ones = jnp.ones((1, DRAWS))
     data = Batch(jnp.asarray(x), jnp.asarray(-x), jnp.asarray(y), ones, jnp.zeros_like(ones))
     zero = jnp.zeros(NETWORKS, int)
-    task = Task(zero, zero, jnp.zeros(NETWORKS), jnp.zeros(NETWORKS), jax.random.split(jax.random.key(0), NETWORKS))
-    settings = Settings(trial, STEPS, BATCH, 1e-3, 0.0, True, False)
+    task = Task(zero, zero, *[jnp.zeros(NETWORKS)] * 3, jax.random.split(jax.random.key(0), NETWORKS))
+    settings = Settings(trial, STEPS, BATCH, 1e-3, True, False)
     state = _start(task, settings, DIM)
     times = []
     for _ in range(REPEATS + 1):

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,31 +12,45 @@ FOLDER, LEAST = "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_t
 SECONDS = 0.2
 
 
+# How many blocks are open, in all threads, and what they found: the flags are the process's.
+_lock = threading.Lock()
+_open: list[float] = []
+
+
 @contextmanager
 def compile_cache() -> Iterator[None]:
     """Inside the block JAX looks in the user's cache folder before it compiles.
 
     Nothing is changed where the user has a cache of JAX's own, where the folder cannot be written, or where
-    STEINCV_CACHE is 0. JAX's flags are as they were after the block.
+    STEINCV_CACHE is 0. JAX's flags are as they were after the block, the last one if several threads have one.
     """
     import jax
 
     folder = cache_folder()
-    if folder is None or getattr(jax.config, FOLDER) is not None:
-        yield
-        return
-    from jax.experimental.compilation_cache import compilation_cache
-
-    seconds = getattr(jax.config, LEAST)
-    compilation_cache.reset_cache()  # JAX asks once whether there is a cache, and remembers the answer
-    jax.config.update(FOLDER, str(folder))
-    jax.config.update(LEAST, SECONDS)
+    with _lock:
+        ours = folder is not None and (bool(_open) or getattr(jax.config, FOLDER) is None)
+        if ours:
+            _open.append(getattr(jax.config, LEAST))
+            if len(_open) == 1:
+                _use(str(folder), SECONDS)
     try:
         yield
     finally:
-        jax.config.update(FOLDER, None)
-        jax.config.update(LEAST, seconds)
-        compilation_cache.reset_cache()
+        with _lock:
+            if ours:
+                usual = _open[0]
+                _open.pop()
+                if not _open:
+                    _use(None, usual)
+
+
+def _use(folder: str | None, seconds: float) -> None:
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
+    compilation_cache.reset_cache()  # JAX asks once whether there is a cache, and remembers the answer
+    jax.config.update(FOLDER, folder)
+    jax.config.update(LEAST, seconds)
 
 
 def cache_folder() -> Path | None:

@@ -166,7 +166,7 @@ def _demo(options: argparse.Namespace) -> None:
     samples = steincv.Samples(stored.draws, stored.scores, stored.names, constrain_eight_schools)
     method = parse_method(options.method)
     refuse_target(options.out, force=options.force or options.out == DEMO)
-    terminal.load_meanwhile("matplotlib.figure", "matplotlib.backends.backend_agg", "rich.table")
+    terminal.load_meanwhile("arviz_stats.base", "matplotlib.figure", "matplotlib.backends.backend_agg", "rich.table")
     with terminal.working("fitting control variates"):
         start = time.perf_counter()
         result = steincv.estimate(samples, method=method, seed=options.seed)

@@ -1,7 +1,9 @@
 r"""Power posteriors $p_t(\theta) \propto p(y|\theta)^t\,p(\theta)$ in unconstrained coordinates, with their scores."""
 
 import functools
+import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,7 @@ from .bijections import Bijection
 
 # Gradients are taken of this many draws at a time, which bounds the memory of their intermediates.
 PIECE = 128
+THREADS = min(4, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,13 +163,17 @@ class PowerPosterior:
 
         flat = np.asarray(draws, dtype=np.float64).reshape(-1, self.dim)
         rows = min(PIECE, len(flat))
-        pieces = []
-        with jax.enable_x64(True), compile_cache():
-            for start in range(0, len(flat), rows):
-                piece = flat[start : start + rows]
-                full = np.concatenate([piece, np.repeat(piece[:1], rows - len(piece), axis=0)])
+
+        def part(start: int) -> tuple[np.ndarray, np.ndarray]:
+            piece = flat[start : start + rows]
+            full = np.concatenate([piece, np.repeat(piece[:1], rows - len(piece), axis=0)])
+            with jax.enable_x64(True):
                 first, second = _compiled(self, what)(full)
-                pieces.append((np.asarray(first)[: len(piece)], np.asarray(second)[: len(piece)]))
+            return np.asarray(first)[: len(piece)], np.asarray(second)[: len(piece)]
+
+        # a loop over time keeps one core busy, so there are several loops at a time
+        with compile_cache(), ThreadPoolExecutor(THREADS) as pool:
+            pieces = [part(0), *pool.map(part, range(rows, len(flat), rows))]
         first, second = (np.concatenate(part).reshape(*draws.shape[:-1], *shape) for part in zip(*pieces, strict=True))
         return first, second
 

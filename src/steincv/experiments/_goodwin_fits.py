@@ -131,9 +131,8 @@ class Split:
 def fit(method: Method, splits: Sequence[Split], seed: int) -> list[tuple[np.ndarray, np.ndarray | None]]:
     """f + g on the test draws of every split, and on the training draws where g is to be had there.
 
-    All rungs are fitted together, in one program where the family has one, and by two threads where it has none.
-    `Auto()` is what `estimate` does with it: weights of its members from the test draws, and the plain mean where
-    nothing helps.
+    By two threads, each of which fits half of the splits in one program where the family has one. `Auto()` is what
+    `estimate` does with it: weights of its members from the test draws, and the plain mean where nothing helps.
     """
 
     def by_estimate(split: Split) -> tuple[np.ndarray, np.ndarray | None]:
@@ -153,19 +152,23 @@ def fit(method: Method, splits: Sequence[Split], seed: int) -> list[tuple[np.nda
     with blas_threads(0), ThreadPoolExecutor(2) as pool:
         if isinstance(method, Auto):
             return list(pool.map(by_estimate, splits))
-        if not method.together:
-            return [result for results in pool.map(fit_all, [[split] for split in splits]) for result in results]
-    return fit_all(splits)
+        half = -(-len(splits) // 2)
+        parts = [splits[:half], splits[half:]] if method.together else [[split] for split in splits]
+        return [result for results in pool.map(fit_all, filter(None, parts)) for result in results]
 
 
 def ratio_rows(
-    draws: Draws, methods: Mapping[str, Method], coordinates: str, how: str, few: int, size: int | None = None,
-    rungs: Sequence[int] | None = None, part: str = "ratio",
+    draws: Draws, methods: Mapping[str, Method], coordinates: str, how: str, few: int,
+    sizes: Sequence[int | None] = (None,), every: slice = slice(None), part: str = "ratio",
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Variance ratios of every method at every rung: on all test draws, on a `few` of them, on the training draws."""
-    rungs = list(draws.rungs) if rungs is None else list(rungs)
+    """Variance ratios of every method at every rung: on all test draws, on a `few` of them, on the training draws.
+
+    For each of the `sizes` of training draws, and all of these fitted together.
+    """
+    rungs = [k for _ in sizes for k in draws.rungs[every]]
+    of_rung = [draws.samples(k, coordinates) for k in draws.rungs]
     values = draws.tempered.log_likelihoods
-    splits = [Split.of(draws.samples(k, coordinates), values[k], how, draws.seed, size) for k in rungs]
+    splits = [Split.of(of_rung[k], values[k], how, draws.seed, size) for size in sizes for k in draws.rungs[every]]
     z = [float(np.abs(stein_check(split.train).z).max()) for split in splits]
     rows = []
     for name, method in methods.items():
@@ -198,8 +201,8 @@ def _ratio(controlled: np.ndarray, plain: np.ndarray) -> float | None:
 
 def size_rows(draws: Draws, methods: Mapping[str, Method], sizes: Sequence[int], few: int) -> list[dict[str, Any]]:
     """The same for several numbers of training draws, on some of the rungs."""
-    rungs = list(draws.rungs)[EVERY // 2 :: EVERY]
-    return [row for n in sizes for row in ratio_rows(draws, methods, "log", "random", few, n, rungs, "size")]
+    some = slice(EVERY // 2, None, EVERY)
+    return ratio_rows(draws, methods, "log", "random", few, sizes, some, "size") if sizes else []
 
 
 def rung_rows(draws: Draws) -> list[dict[str, Any]]:

@@ -8,8 +8,9 @@ import numpy as np
 
 from .._folds import Fold
 from .._samples import Samples
+from .._threads import both
 from ._hermite import feature_count
-from ._method import Control, CrossFit, Method, Problem, Simpler
+from ._method import WORK_A_DRAW, Control, CrossFit, Method, Problem, Simpler
 from .kernel import Kernel
 from .neural.neural import Neural
 from .neural.trials import VectorField
@@ -88,9 +89,12 @@ class Auto(Method):
         def finish() -> CrossFit:
             for begun in cheap:
                 add(*begun)
-            for begun in [
-                ask(m, left > SOLVED) for m in members if not isinstance(m, Polynomial) and left.max() > SOLVED
-            ]:
+            dear = [ask(m, left > SOLVED) for m in members if not isinstance(m, Polynomial) and left.max() > SOLVED]
+            if len(dear) == 2:  # a kernel's linear algebra goes on while Python prepares a network's program
+                (kernel, wanted, by_kernel), (network, _, by_network) = dear
+                fit, deep_fit = both(by_kernel, by_network, samples.size * WORK_A_DRAW)
+                dear = [(kernel, wanted, lambda: fit), (network, wanted, lambda: deep_fit)]
+            for begun in dear:
                 add(*begun)
             unsolved = left > UNSOLVED
             if n >= SOME and 0 < unsolved.sum() * len(folds) <= MOST_NETWORKS:

@@ -140,10 +140,10 @@ def _train(method: Neural, stream: "Stream", fits: list[_Fold], problems: list[P
     penalties = PENALTIES if method.penalty == "auto" else (float(method.penalty),)
     validate = method.early_stop or choose
     grid = (len(fits), outputs, len(penalties), method.ensemble)
-    task = grid_of_tasks(method, problems, grid, penalties, seed)
-    n = min(fit.fold.fitted_on for fit in fits)
-    batch = int(min(method.batch, n))
-    settings = Settings(method.trial, method.steps, batch, method.rate, method.decay / n, method.center, validate)
+    draws = [fit.fold.fitted_on for fit in fits]
+    task = grid_of_tasks(method, problems, grid, penalties, draws, seed)
+    batch = int(min(method.batch, *draws))
+    settings = Settings(method.trial, method.steps, batch, method.rate, method.center, validate)
     lengths = [len(part) for part in np.array_split(np.arange(method.steps), SEGMENTS) if len(part)]
     stretches = [Stretch.of(p) for p in problems]
 

@@ -167,9 +167,9 @@ def _fit_networks(method: Neural, problems: Sequence[Problem], seed: int) -> lis
         4.0 * networks * (5 * size + 8 * method.batch * dim) + 4.0 * len(problems) * rows * (2 * dim + outputs),
         "Use a smaller network or ensemble, or fewer outputs at a time.",
     )
-    task = grid_of_tasks(method, problems, grid, penalties, seed)
+    task = grid_of_tasks(method, problems, grid, penalties, [len(p.z) for p in problems], seed)
     batch = int(min(method.batch, rows))
-    settings = Settings(method.trial, method.steps, batch, method.rate, method.decay / rows, method.center, validate)
+    settings = Settings(method.trial, method.steps, batch, method.rate, method.center, validate)
     run = functools.partial(train, data, checkpoint=method.checkpoint, progress=method.progress)
     if method.center and _pretrains(method, problems):
         large = task._replace(penalty=jnp.ones_like(task.penalty), key=jax.random.split(_key(seed + 1), len(task.key)))
@@ -183,9 +183,10 @@ def grid_of_tasks(
     problems: Sequence[Problem],
     grid: tuple[int, int, int, int],
     penalties: Sequence[float],
+    draws: Sequence[int],
     seed: int,
 ) -> "Task":
-    """One network for every place of `grid`: problems x outputs x penalties x members."""
+    """One network for every place of `grid`: problems x outputs x penalties x members. `draws` of every problem."""
     import jax
     import jax.numpy as jnp
 
@@ -201,6 +202,7 @@ def grid_of_tasks(
         jnp.asarray(index[:, 0]),
         jnp.asarray(index[:, 1]),
         jnp.asarray(np.array(penalties)[index[:, 2]], jnp.float32),
+        jnp.asarray((method.decay / np.array(draws))[index[:, 0]], jnp.float32),
         jnp.asarray(start, jnp.float32),
         keys[index[:, 3]],
     )

@@ -42,11 +42,16 @@ class Batch(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What each network is for: an index into problems and outputs, its penalty, centre and starting point."""
+    """What each network is for: an index into problems and outputs, its penalties, centre and starting point.
+
+    `decay` multiplies the squared weights. It depends on the number of draws, and nothing static does: networks for
+    few and for many draws are one program.
+    """
 
     problem: Array
     output: Array
     penalty: Array
+    decay: Array
     center: Array
     key: Array
 
@@ -68,7 +73,6 @@ class Settings(NamedTuple):
     steps: int
     batch: int
     rate: float
-    decay: float
     learn_center: bool
     early_stop: bool
 
@@ -124,7 +128,7 @@ def _segment(state: State, task: Task, data: Batch, first: Array, settings: Sett
             g = control(trial, structure(flat), z, s)
         center = center if settings.learn_center else jax.lax.stop_gradient(center)
         value = ((y[:, t.output] + g - center) ** 2 + t.penalty * g**2).mean()
-        return value + settings.decay * (flat**2).sum()
+        return value + t.decay * (flat**2).sum()
 
     def one(variables: tuple, t: Task, batch: tuple, key: Array) -> tuple:
         z, s, y = (x[t.problem] for x in batch)
@@ -139,7 +143,7 @@ def _segment(state: State, task: Task, data: Batch, first: Array, settings: Sett
         if fused:
             flat, center = variables
             by_flat, by_center = _fused.gradients(trial, flat, center, task.problem, task.output, task.penalty, batch)
-            gradient = (by_flat + 2 * settings.decay * flat, by_center * settings.learn_center)
+            gradient = (by_flat + 2 * task.decay[:, None] * flat, by_center * settings.learn_center)
         else:
             gradient = jax.vmap(one, (0, 0, None, None))(variables, task, batch, probe)
         updates, moments = optimizer.update(gradient, moments)
@@ -193,7 +197,7 @@ class _Checkpoint:
     def __init__(self, path: Path, state: State, data: Batch, task: Task, settings: Settings):
         self.path = path
         # another problem, seed or setting must not be continued from this file
-        digest = [float(jnp.sum(x.astype(jnp.float32))) for x in (data.z, data.s, data.y, data.train, task.penalty)]
+        digest = [float(jnp.sum(x.astype(jnp.float32))) for x in (*data, task.penalty, task.decay)]
         keys = np.asarray(jax.random.key_data(task.key)).tolist()
         self.identity = json.dumps([repr(settings), digest, keys])
         self.leaves, self.structure = jax.tree.flatten(state)
