@@ -21,13 +21,13 @@ import steincv as scv
 
 ROOT = Path(__file__).parents[1]
 CELL = 12.0  # seconds: no cell is begun whose predecessor took a third of this
-NETWORK = scv.CNCV(scv.VectorField(40, 1), steps=300)
+NETWORK = scv.CNCV(scv.VectorField(40, 1), steps=3000)
 FAMILIES = {
     "Polynomial(1)": scv.Polynomial(1),
     "Polynomial(2)": scv.Polynomial(2),
     "Kernel, 100 landmarks": scv.Kernel(lengthscale=4.0, landmarks=100),
     "Kernel, all draws": scv.Kernel(lengthscale=4.0, penalty=1e-4),
-    "network, 300 steps": NETWORK,
+    "network, 3000 steps": NETWORK,
     "Polynomial(2), estimate from a file": None,  # draws only
 }
 DRAWS, DIM, FUNCTIONS = 4000, 5, 1

@@ -43,6 +43,18 @@ def test_flags_come_back_after_an_error(tmp_path, monkeypatch):
     assert flags() == before
 
 
+def test_blocks_of_two_threads_end_in_any_order(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEINCV_CACHE", str(tmp_path))
+    before = flags()
+    first, second = compile_cache(), compile_cache()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert jax.config.jax_compilation_cache_dir == str(tmp_path)  # the other one is still at it
+    second.__exit__(None, None, None)
+    assert flags() == before
+
+
 def test_it_can_be_turned_off(monkeypatch):
     monkeypatch.setenv("STEINCV_CACHE", "0")
     assert cache_folder() is None

@@ -7,6 +7,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import steincv as scv
+from steincv.families._method import make_problem
 from steincv.families.neural import _fused, training
 from steincv.families.neural._coordinates import Stretch
 from steincv.families.neural._gauss_newton import Trunk, _derivatives, features
@@ -232,6 +233,18 @@ def test_outputs_and_folds_do_not_depend_on_their_company():
     together = method.fit(samples, both)(samples)
     alone = method.fit(samples, f)(samples)
     np.testing.assert_allclose(together[..., :1], alone, atol=1e-4)
+
+
+def test_few_and_many_draws_go_into_one_program():
+    """Each is decayed and drawn from by its own number of draws."""
+    samples, f = mixture(0, 200, 2)
+    few = samples.select(np.arange(1), np.arange(60))
+    problems = [make_problem(few, f[:, :60, None])[0], make_problem(samples, f[..., None])[0]]
+    method = scv.Neural(VectorField(8), **SHORT, decay=2.0)
+    z, s = problems[1].z, problems[1].s
+    for problem, together in zip(problems, method.solve(problems, 0), strict=True):
+        alone = method.solve([problem], 0)[0]
+        np.testing.assert_allclose(together.evaluate(z, s), alone.evaluate(z, s), atol=1e-4)
 
 
 class Stopped(Exception):
