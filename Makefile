@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-next lint docs bench clean
+.PHONY: help demo test test-next lint style docs bench clean
 
 help:
 	@echo "make demo    see what is gained on eight schools; writes demo.png"
@@ -20,9 +20,9 @@ help:
 demo: $(READY)
 	$(BIN)/steincv demo --out demo.png
 
-test: lint
-	# one thread a worker: two workers fill two cores, and spinning BLAS threads slow each other down
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+test: style
+	# types beside the tests. One thread a worker: two workers fill two cores, and spinning BLAS threads slow each other
+	$(BIN)/mypy & OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal && wait $$!
 
 # The data model of ArviZ changed with Python 3.12: the adapters are tested on both sides of that.
 NEXT ?= $(shell python3.13 -c 'import sys; print(sys.executable)' 2>/dev/null || \
@@ -38,10 +38,12 @@ else
 	OPENBLAS_NUM_THREADS=1 .venv-next/bin/python -m pytest -n 2 tests/adapters
 endif
 
-lint: $(READY)
+lint: style
+	$(BIN)/mypy
+
+style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 
 docs: $(READY)
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
@@ -54,7 +56,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "steincv needs Python 3.11 or newer. Run: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	# Python compiles the modules that are used when they are; pip would compile them all, for half a minute
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]' -c constraints.txt
 	touch $@
 
 clean:

@@ -57,7 +57,7 @@ def test_a_kernel_beside_a_network_changes_nothing(monkeypatch):
     for threads in (1, 2):
         monkeypatch.setattr(_threads, "_now", lambda threads=threads: threads)
         found.append(scv.estimate(samples, f, scv.Auto()))
-    assert [m["method"] for m in found[0].info["members"]][-2:] == ["Kernel(degree=2)", "Neural()"]
+    assert [m["method"].split("(")[0] for m in found[0].info["members"]][-2:] == ["Kernel", "Neural"]
     np.testing.assert_array_equal(found[0].controlled, found[1].controlled)
 
 
