@@ -11,7 +11,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     atexit.register(shutil.rmtree, os.environ["STEINCV_CACHE"], ignore_errors=True)
 
 # Compiling is most of what the tests do, and what they compile runs for moments: a quarter less with LLVM's -O1.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 from jaxtyping import install_import_hook
 
