@@ -10,7 +10,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["STEINCV_CACHE"] = tempfile.mkdtemp(prefix="steincv-tests-")
     atexit.register(shutil.rmtree, os.environ["STEINCV_CACHE"], ignore_errors=True)
 
-# Compiling is most of what the tests do, and what they compile runs for moments: a quarter less without LLVM's optimisations.
+# Compiling is most of what the tests do, and what they compile runs for moments: a quarter less unoptimised.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 from jaxtyping import install_import_hook

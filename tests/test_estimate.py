@@ -4,10 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.signal
 from densities import bent_mixture, gaussian
 
 import steincv as scv
-from steincv._diagnostics import stein_check
+from steincv._diagnostics import STEIN_LIMIT, stein_check
 from steincv._estimate import gain_limit
 from steincv._folds import make_folds
 from steincv.families._method import CrossFit
@@ -203,6 +204,21 @@ def test_wrong_scores_raise_the_alarm_and_the_plain_mean_is_reported(name):
 
 def test_right_scores_of_the_same_target_raise_none():
     assert "stein mean" not in names(scv.estimate(exponential(13, jacobian=True), None, scv.Polynomial(2)))
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.05, 1.3, -1.0])
+def test_the_quick_stein_check_rings_when_the_whole_one_does(factor):
+    """It leaves out effective sizes that cannot matter: of slow chains, of quick ones, with scores a little wrong."""
+    rng = np.random.default_rng(0)
+    for correlation in (-0.6, 0.0, 0.9):
+        for draws in (15, 60, 250):
+            noise = np.sqrt(1 - correlation**2) * rng.normal(size=(3, draws, 2))
+            x = scipy.signal.lfilter([1.0], [1.0, -correlation], noise, axis=1)
+            samples = scv.Samples(x, -factor * x)
+            whole, quick = stein_check(samples), stein_check(samples, beyond=STEIN_LIMIT)
+            large = np.abs(whole.z) > STEIN_LIMIT
+            np.testing.assert_array_equal(np.abs(quick.z) > STEIN_LIMIT, large)
+            np.testing.assert_array_equal(quick.z[large], whole.z[large])
 
 
 def test_clean_targets_raise_no_alarm():

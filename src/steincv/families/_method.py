@@ -92,8 +92,10 @@ class Fitted:
             raise InputError(f"fitted in {len(self.standardise.mean)} dimensions, `samples` has {samples.dim}.")
         with blas_threads(samples.size * WORK_A_DRAW):
             z, s = self.standardise(samples)
-            pieces = [self.control.evaluate(z[i : i + PIECE], s[i : i + PIECE]) for i in range(0, len(z), PIECE)]
-        g = np.concatenate(pieces) * self.scale
+            g = np.empty((len(z), len(self.scale)))
+            for i in range(0, len(z), PIECE):
+                rows = slice(i, i + PIECE)
+                np.multiply(self.control.evaluate(z[rows], s[rows]), self.scale, out=g[rows])
         return g.reshape(*samples.draws.shape[:2], -1)
 
 
