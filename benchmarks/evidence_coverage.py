@@ -45,6 +45,7 @@ SETTINGS = (
     *(Setting(f"regression D = {dim}", "Polynomial(2)", (4, 50)) for dim in (2, 5, 10)),
     Setting("regression D = 20", "Polynomial(2)", (4, 100)),
     *(Setting(f"regression D = {dim}", "Auto()", (4, 20)) for dim in (2, 5, 10, 20)),
+    *(Setting(f"regression D = {dim}", "Auto()", (4, 50)) for dim in (10, 20)),
     *(Setting(f"regression D = {dim}", "MonteCarlo()", (4, 50)) for dim in (2, 20)),
     *(Setting("regression D = 5", method, (4, 100), "tempered", 100) for method in ("Polynomial(2)", "MonteCarlo()")),
 )

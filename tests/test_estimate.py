@@ -11,6 +11,7 @@ import steincv as scv
 from steincv._diagnostics import STEIN_LIMIT, stein_check
 from steincv._estimate import gain_limit
 from steincv._folds import make_folds
+from steincv._stein import TILE, Standardise
 from steincv.families._method import CrossFit
 
 
@@ -211,7 +212,7 @@ def test_the_quick_stein_check_rings_when_the_whole_one_does(factor):
     """It leaves out effective sizes that cannot matter: of slow chains, of quick ones, with scores a little wrong."""
     rng = np.random.default_rng(0)
     for correlation in (-0.6, 0.0, 0.9):
-        for draws in (15, 60, 250):
+        for draws in (15, 60, 250, TILE // 2):
             noise = np.sqrt(1 - correlation**2) * rng.normal(size=(3, draws, 2))
             x = scipy.signal.lfilter([1.0], [1.0, -correlation], noise, axis=1)
             samples = scv.Samples(x, -factor * x)
@@ -219,6 +220,27 @@ def test_the_quick_stein_check_rings_when_the_whole_one_does(factor):
             large = np.abs(whole.z) > STEIN_LIMIT
             np.testing.assert_array_equal(np.abs(quick.z) > STEIN_LIMIT, large)
             np.testing.assert_array_equal(quick.z[large], whole.z[large])
+
+
+def test_a_large_sample_is_standardised_tile_by_tile():
+    x = np.random.default_rng(0).normal(size=(3, TILE, 2)) @ np.array([[2.0, 0.0], [1.0, 1e-3]]) + 7
+    samples = scv.Samples(x, -x)
+    standardise = Standardise.of(samples)
+    z, s = standardise(samples)
+    np.testing.assert_allclose(np.cov(z.T, ddof=0), np.eye(2), atol=1e-10)
+    np.testing.assert_allclose(z.mean(axis=0), 0, atol=1e-10)
+    tiles = list(standardise.tiles(samples, 7000))
+    assert [rows.start for rows, _, _ in tiles] == list(range(0, 3 * TILE, 7000))
+    np.testing.assert_allclose(np.concatenate([tile for _, tile, _ in tiles]), z, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(np.concatenate([tile for _, _, tile in tiles]), s, rtol=1e-12, atol=1e-12)
+
+
+def test_what_overflows_is_named_in_a_large_sample_too():
+    x = np.random.default_rng(0).normal(size=(3, TILE, 2))
+    scores = -x
+    scores[2, 5, 1] = 1e200
+    with pytest.raises(scv.InputError, match=r"`scores` holds 1e\+200 at index \(2, 5, 1\)"):
+        scv.estimate(scv.Samples(x, scores), None, scv.MonteCarlo())
 
 
 def test_clean_targets_raise_no_alarm():

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.special
 
-from ._error_bars import Average, average, degrees_of_freedom, split_rhat, tail_index
+from ._error_bars import Average, average, degrees_of_freedom, most_effective_draws, split_rhat, tail_index
 from ._samples import Samples
 from ._status import Code, Status
-from ._stein import Standardise
+from ._stein import TILE, Standardise
 
 LOW_ESS = 200
 RHAT_LIMIT = 1.1
@@ -52,10 +52,7 @@ def stein_check(samples: Samples, beyond: float | None = None) -> SteinCheck:
     scarce = standardise.factor is not None and samples.size < PLENTY * samples.dim
     if scarce and average(samples.draws, tails=False).ess.min() < WHITENED * samples.dim:
         standardise = replace(standardise, factor=None)
-    z, s = standardise(samples)
-    product = z * s + 1
-    columns = np.concatenate([s, product, product.sum(axis=1, keepdims=True)], axis=1)
-    means = average(columns.reshape(*samples.draws.shape[:2], -1), tails=False, beyond=beyond)
+    means = _stein_means(samples, standardise, beyond)
     numbers = [f"coordinate {i}" for i in range(samples.dim)]
     labels = (
         *(f"score of standard {c}" for c in numbers),
@@ -65,8 +62,40 @@ def stein_check(samples: Samples, beyond: float | None = None) -> SteinCheck:
         "steps (the scores fit the draw after)",
     )
     off = stein_z(means, samples.dim, whitened=standardise.factor is not None)
-    moved = moved_scores(z.reshape(samples.draws.shape), s.reshape(samples.draws.shape), beyond)
+    moved = moved_scores(samples, standardise.scale, beyond)
     return SteinCheck(labels, np.append(means.mean, moved.mean), np.append(off, moved.z))
+
+
+def _stein_means(samples: Samples, standardise: Standardise, beyond: float | None) -> Average:
+    r"""Means of $s_i$, of $z_i s_i + 1$ and of the sum of the latter.
+
+    Of a large sample, with `beyond`, the series are made only of those that could be so far from zero.
+    """
+
+    def columns(z: np.ndarray, s: np.ndarray) -> np.ndarray:
+        product = z * s + 1
+        return np.concatenate([s, product, product.sum(axis=1, keepdims=True)], axis=1)
+
+    def series(which: np.ndarray) -> np.ndarray:
+        parts = [columns(z, s)[:, which] for _, z, s in standardise.tiles(samples)]
+        return np.concatenate(parts).reshape(*samples.draws.shape[:2], -1)
+
+    every = np.ones(2 * samples.dim + 1, dtype=bool)
+    if beyond is None or samples.size <= TILE:
+        return average(series(every), tails=False, beyond=beyond)
+    mean, square = np.zeros(len(every)), np.zeros(len(every))
+    for _, z, s in standardise.tiles(samples):
+        tile = columns(z, s)
+        mean += tile.sum(axis=0) / samples.size
+        square += (tile**2).sum(axis=0) / samples.size
+    ess = np.full(len(every), most_effective_draws(samples.size))
+    error = np.sqrt(np.maximum(square - mean**2, 0) / ess)
+    # where the mean is far from zero rounding may have made the error anything: then it is made anew as well
+    doubtful = np.abs(mean) > 0.99 * beyond * error
+    if doubtful.any():
+        exact = average(series(doubtful), tails=False)
+        mean[doubtful], error[doubtful], ess[doubtful] = exact.mean, exact.standard_error, exact.ess
+    return Average(mean, error, ess)
 
 
 def stein_z(means: Average, dim: int, whitened: bool) -> np.ndarray:
@@ -98,21 +127,29 @@ class Moved:
     z: np.ndarray
 
 
-def moved_scores(z: np.ndarray, s: np.ndarray, beyond: float | None = None) -> Moved:
-    r"""Whether the scores, `(chain, draw, dim)`, are those of a neighbouring draw.
+def moved_scores(samples: Samples, scale: np.ndarray, beyond: float | None = None) -> Moved:
+    r"""Whether the scores are those of a neighbouring draw. `scale`: of the coordinates, so that nothing overflows.
 
     In a slow chain the score of a neighbour is nearly right, and $E[z \cdot s]$ hardly tells. Steps do: with
     $\Delta z_t = z_{t+1} - z_t$, the mean of $\Delta z_t\cdot\Delta s_t$ is negative for scores in their place, and
     that of $\Delta z_t\cdot\Delta s_{t+1}$ or $\Delta z_t\cdot\Delta s_{t-1}$ for scores that were moved. Scores of the
-    wrong sign make the first positive, by more than the others are negative: they are not meant here.
+    wrong sign make the first positive, by more than the others are negative: they are not meant here. No linear map of
+    the coordinates changes these products.
     """
-    if z.shape[1] < FEWEST_TO_ORDER:
+    draws = samples.draws.shape[1]
+    if draws < FEWEST_TO_ORDER:
         return Moved(np.zeros(2), np.zeros(2))
-    dz, ds = np.diff(z, axis=1), np.diff(s, axis=1)
-    here = (dz * ds).sum(axis=-1)
-    before, after = (dz[:, :-1] * ds[:, 1:]).sum(axis=-1), (dz[:, 1:] * ds[:, :-1]).sum(axis=-1)
-    columns = [here[:, :-1] - before, -here[:, :-1] - before, here[:, 1:] - after, -here[:, 1:] - after]
-    means = average(np.stack(columns, axis=-1), tails=False, beyond=beyond)
+
+    def columns(rows: slice) -> np.ndarray:
+        dz = np.diff(samples.draws[:, rows] / scale, axis=1)
+        ds = np.diff(samples.scores[:, rows] * scale, axis=1)
+        here = (dz * ds).sum(axis=-1)
+        before, after = (dz[:, :-1] * ds[:, 1:]).sum(axis=-1), (dz[:, 1:] * ds[:, :-1]).sum(axis=-1)
+        return np.stack([here[:, :-1] - before, -here[:, :-1] - before, here[:, 1:] - after, -here[:, 1:] - after], -1)
+
+    size = max(1, TILE // samples.chains)
+    parts = [columns(slice(i, min(i + size, draws - 2) + 2)) for i in range(0, draws - 2, size)]
+    means = average(np.concatenate(parts, axis=1), tails=False, beyond=beyond)
     t = np.divide(means.mean, means.standard_error, out=np.zeros(4), where=means.standard_error > 0)
     normal = np.maximum(_as_normal(t, means.ess), 0.0).reshape(2, 2).min(axis=1)
     return Moved(np.where(normal > 0, means.mean[::2], 0.0), normal)

@@ -83,14 +83,14 @@ def estimate(
     targets = values.array
     if "sd" in stats:
         targets = np.concatenate([targets, unit(targets) ** 2], axis=-1)
+    # before any fold is looked at: what cannot be used is then named by its place among all draws
+    alarms = stein_status(samples if cross_fit else samples.select(plan[0].test.chains, plan[0].test.draws))
     with workers(executor) as team:
         fit = method.cross_fit(samples, targets, plan, seed=seed)
     if isinstance(team, Team):
         fit = replace(fit, info={**fit.info, "executor": team.report()})
-    judged: Samples = samples
     if not cross_fit:
-        judged, values, targets, fit = _only(plan[0], samples, values, targets, fit)
-    alarms = stein_status(judged)
+        values, targets, fit = _only(plan[0], values, targets, fit)
     outputs = len(values.labels)
     controlled = targets + fit.g
     result = _judge(values, controlled[..., :outputs], str(method), fit, alarms, guard)
@@ -114,11 +114,10 @@ def _stats(stat: str | Sequence[str]) -> tuple[str, ...]:
     return stats
 
 
-def _only(fold: Fold, samples: Samples, values: Values, targets: np.ndarray, fit: CrossFit) -> tuple:
+def _only(fold: Fold, values: Values, targets: np.ndarray, fit: CrossFit) -> tuple[Values, np.ndarray, CrossFit]:
     """Everything on the held-out draws alone."""
     part = fold.test
     return (
-        samples.select(part.chains, part.draws),
         Values(part.take(values.array), values.labels, values.shape),
         part.take(targets),
         replace(

@@ -8,6 +8,7 @@ $$ g(x) = \nabla \cdot \Phi(x) + \Phi(x) \cdot s(x) $$
 has mean zero under $p$, whatever the parameters of $\Phi$. Every method here is a choice of $\Phi$.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,8 @@ LARGEST = 1e30
 # Below this many draws a dimension a covariance matrix is more noise than shape, and coordinates are
 # only scaled one by one.
 DRAWS_PER_DIMENSION = 2
+# Larger samples are gone through so many draws at a time: what is made on the way then takes no more memory.
+TILE = 20_000
 
 
 def stein(divergence: Any, trial: Any, scores: Any) -> Any:
@@ -48,7 +51,8 @@ class Standardise:
     def of(cls, samples: Samples) -> "Standardise":
         draws = samples.draws.reshape(-1, samples.dim)
         first = draws[0]
-        spread = np.abs(draws - first).max(axis=0)
+        tiles = [draws[i : i + TILE] for i in range(0, len(draws), TILE)]
+        spread = np.max([np.abs(tile - first).max(axis=0) for tile in tiles], axis=0)
         constant = spread <= 1e-13 * np.abs(first)
         if constant.any():
             i = int(np.argmax(constant))
@@ -56,47 +60,61 @@ class Standardise:
                 f"Coordinate {i} ({samples.names[i]}) has the value {first[i]:.6g} in every draw: it is not "
                 f"random. Leave it out of `draws` and `scores`."
             )
-        unit = (draws - first) / spread
-        offset = unit.mean(axis=0)
-        unit -= offset
-        deviation = np.sqrt((unit**2).mean(axis=0))
-        mean, scale = first + spread * offset, spread * deviation
-        if len(draws) <= DRAWS_PER_DIMENSION * samples.dim:
+        n = len(draws)
+        offset = sum(((tile - first) / spread).sum(axis=0) for tile in tiles) / n
+        mean = first + spread * offset
+
+        def unit(tile: np.ndarray) -> np.ndarray:
+            return (tile - first) / spread - offset
+
+        deviation = np.sqrt(sum((unit(tile) ** 2).sum(axis=0) for tile in tiles) / n)
+        scale = spread * deviation
+        if n <= DRAWS_PER_DIMENSION * samples.dim:
             return cls(mean, scale, None)
-        unit /= deviation
-        return cls(mean, scale, _correlation_factor(unit, samples.names))
+        correlation = np.zeros((samples.dim, samples.dim))
+        for tile in tiles:
+            z = unit(tile) / deviation
+            correlation += z.T @ z / n
+        return cls(mean, scale, _factor(correlation, samples.names))
 
     def __call__(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
         """Draws and scores in standard coordinates, each `(chain * draw, dim)`."""
+        return self._of_rows(samples, slice(None))
+
+    def tiles(self, samples: Samples, size: int = TILE) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+        """The same, so many draws at a time, and which they are."""
+        for start in range(0, samples.size, size):
+            rows = slice(start, start + size)
+            yield rows, *self._of_rows(samples, rows)
+
+    def _of_rows(self, samples: Samples, rows: slice) -> tuple[np.ndarray, np.ndarray]:
         with np.errstate(over="ignore", invalid="ignore"):
-            z = (samples.draws.reshape(-1, samples.dim) - self.mean) / self.scale
-            s = samples.scores.reshape(-1, samples.dim) * self.scale
-        _check_size(
-            "draws", z, samples, "standard deviations from the mean of those fitted on: the chains have not mixed"
-        )
-        _check_size(
-            "scores", s, samples, "over the standard deviation of its coordinate, where correct scores are of order 1"
-        )
+            z = (samples.draws.reshape(-1, samples.dim)[rows] - self.mean) / self.scale
+            s = samples.scores.reshape(-1, samples.dim)[rows] * self.scale
+        start = rows.start or 0
+        far = "standard deviations from the mean of those fitted on: the chains have not mixed"
+        _check_size("draws", z, samples, start, far)
+        large = "over the standard deviation of its coordinate, where correct scores are of order 1"
+        _check_size("scores", s, samples, start, large)
         if self.factor is None:
             return z, s
         return z @ np.linalg.inv(self.factor).T, s @ self.factor
 
 
-def _check_size(name: str, standard: np.ndarray, samples: Samples, unit: str) -> None:
-    """Refuse numbers whose products would overflow further on."""
+def _check_size(name: str, standard: np.ndarray, samples: Samples, start: int, unit: str) -> None:
+    """Refuse numbers whose products would overflow further on. The first of them belong to draw number `start`."""
     if (np.abs(standard) < LARGEST).all():
         return
     row, i = np.unravel_index(np.argmin(np.abs(standard) < LARGEST), standard.shape)
-    chain, draw = divmod(int(row), samples.draws.shape[1])
+    chain, draw = divmod(start + int(row), samples.draws.shape[1])
     raise InputError(
         f"`{name}` holds {getattr(samples, name)[chain, draw, i]:.3g} at index {(chain, draw, int(i))}, which is "
         f"{standard[row, i]:.1e} {unit}; arithmetic with it overflows. Look at that draw, or at the units."
     )
 
 
-def _correlation_factor(unit: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    """The Cholesky factor of the correlation of columns of mean 0 and variance 1."""
-    correlation = unit.T @ unit / len(unit)
+def _factor(correlation: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """The Cholesky factor, if there is one."""
     values, vectors = np.linalg.eigh(correlation)
     if values[0] < 1e-12 * len(names):
         most = np.argsort(-np.abs(vectors[:, 0]))[:4]

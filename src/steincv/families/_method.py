@@ -91,11 +91,9 @@ class Fitted:
         if samples.dim != len(self.standardise.mean):
             raise InputError(f"fitted in {len(self.standardise.mean)} dimensions, `samples` has {samples.dim}.")
         with blas_threads(samples.size * WORK_A_DRAW):
-            z, s = self.standardise(samples)
-            g = np.empty((len(z), len(self.scale)))
-            for i in range(0, len(z), PIECE):
-                rows = slice(i, i + PIECE)
-                np.multiply(self.control.evaluate(z[rows], s[rows]), self.scale, out=g[rows])
+            g = np.empty((samples.size, len(self.scale)))
+            for rows, z, s in self.standardise.tiles(samples, PIECE):
+                np.multiply(self.control.evaluate(z, s), self.scale, out=g[rows])
         return g.reshape(*samples.draws.shape[:2], -1)
 
 
