@@ -34,10 +34,14 @@ from steincv.demo import constrain_eight_schools
 REPEATS = 3
 
 
-def main() -> None:
+def eight_schools() -> scv.Samples:
     with as_file(files("steincv") / "data" / "eight_schools.npz") as file:
         stored = read_samples(file)
-    samples = scv.Samples(stored.draws, stored.scores, stored.names, constrain_eight_schools)
+    return scv.Samples(stored.draws, stored.scores, stored.names, constrain_eight_schools)
+
+
+def main() -> None:
+    samples = eight_schools()
     values = values_of(None, samples)
     folds = make_folds(*samples.draws.shape[:2])
     times, members = [], []
