@@ -19,6 +19,7 @@ FEW_CARRIERS, FEW_SHARE = 10.0, 1 / 40
 STEIN_LIMIT = 5.0
 # In shorter chains there is no telling one draw from the next.
 FEWEST_TO_ORDER = 10
+MOVED = ("steps (the scores fit the draw before)", "steps (the scores fit the draw after)")
 # Standard errors from zero.
 POSITIVE = 4.0
 # Below so many effective draws a dimension coordinates are only scaled one by one: a covariance that is mostly noise
@@ -58,8 +59,7 @@ def stein_check(samples: Samples, beyond: float | None = None) -> SteinCheck:
         *(f"score of standard {c}" for c in numbers),
         *(f"z s + 1 of standard {c}" for c in numbers),
         "z . s + dim",
-        "steps (the scores fit the draw before)",
-        "steps (the scores fit the draw after)",
+        *MOVED,
     )
     off = stein_z(means, samples.dim, whitened=standardise.factor is not None)
     moved = moved_scores(samples, standardise.scale, beyond)

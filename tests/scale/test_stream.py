@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.signal
 
 import steincv as scv
 from steincv._folds import make_folds
@@ -99,6 +100,21 @@ def test_wrong_scores_and_constants_are_seen(tmp_path, most, monkeypatch):
     assert [s.name for s in result.status[0]] == ["stein mean"]
     assert [s.name for s in result.status[1]] == ["constant"]
     assert result.method == ("plain", "plain")
+
+
+@pytest.mark.parametrize("moved", [0, 1, -1])
+def test_scores_moved_by_a_draw_are_found_in_slow_chains(tmp_path, monkeypatch, moved):
+    """Means of draws and scores do not tell: each score is nearly that of its neighbour."""
+    monkeypatch.setattr(reading, "PIECE", 1 << 20)
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(4, 4000, 2)) * np.sqrt(1 - 0.98**2)
+    noise[:, 0] /= np.sqrt(1 - 0.98**2)
+    x = scipy.signal.lfilter([1.0], [1.0, -0.98], noise, axis=1)
+    with scv.Samples.open(write(tmp_path / "slow.zarr", x, np.roll(-x, moved, axis=1))) as samples:
+        result = scv.estimate(samples, method=scv.Polynomial(1))
+    found = [str(s) for s in result.status[0] if s.name == "stein mean"]
+    assert len(found) == abs(moved)
+    assert all("the scores fit the draw" in text for text in found)
 
 
 def ar1(chains, draws, rho=0.9, seed=3):

@@ -5,7 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from .._diagnostics import LOW_ESS, RHAT_LIMIT, STEIN_LIMIT, TAIL_LIMIT, WHITENED, stein_z, value_status
+from .._diagnostics import (
+    LOW_ESS,
+    MOVED,
+    RHAT_LIMIT,
+    STEIN_LIMIT,
+    TAIL_LIMIT,
+    WHITENED,
+    Moved,
+    moved_scores,
+    stein_z,
+    value_status,
+)
 from .._error_bars import Average
 from .._estimate import enough, estimate, verdict
 from .._folds import whole_number
@@ -29,6 +40,8 @@ from .source import Source
 
 # Without a method: the quadratic up to this many dimensions, for its sums are (dim^2 / 2)^2 numbers a fold.
 QUADRATIC = 60
+# Whether scores were moved by a draw is asked of this many draws at the beginning of every chain.
+HEAD = 20_000
 WORKS = "MonteCarlo(), Polynomial(1), Polynomial(2), Neural(...), NCV() and CNCV()"
 
 
@@ -77,7 +90,8 @@ def streamed_estimate(
         "folds": infos,
         "streamed": {"draws": chains * draws, "block": passed.blocks.size, "blocks": passed.blocks.count},
     }
-    return _result(passed, str(method), info, guard, dim)
+    alarms = _stein_status(passed.stein.average(), _moved(source), dim)
+    return _result(passed, str(method), info, guard, alarms)
 
 
 def _degree(method: Method) -> int:
@@ -118,12 +132,11 @@ def _whole(source: Source, f: Any) -> tuple[Samples, Any]:
     return samples, dict(zip(names, others, strict=True)) if names else f
 
 
-def _result(passed: Passed, method: str, info: dict[str, Any], guard: bool, dim: int) -> Any:
+def _result(passed: Passed, method: str, info: dict[str, Any], guard: bool, alarms: list[Status]) -> Any:
     values = Values(passed.plain.means(), passed.labels, passed.shape)
     plain, better = passed.plain.average(), passed.controlled.average()
     ess = np.minimum(plain.ess, better.ess)
     statuses = value_status(values.array, ess) if passed.blocks.size == 1 else _value_status(passed, ess)
-    alarms = _stein_status(passed.stein.average(), dim)
     controlled, methods = passed.controlled.means(), [method] * len(values.labels)
     return verdict(values, controlled, plain, better, passed.plain.largest, statuses, methods, info, alarms, guard)
 
@@ -142,13 +155,21 @@ def _value_status(passed: Passed, ess: np.ndarray) -> list[list[Status]]:
     return statuses
 
 
-def _stein_status(means: Average, dim: int) -> list[Status]:
+def _moved(source: Source) -> Moved:
+    """Whether the scores at the beginning of the file are those of a neighbouring draw."""
+    (piece,) = source.pieces(starts=[0])
+    draws, scores = (np.asarray(a[:, :HEAD], dtype=float) for a in (piece.draws, piece.scores))
+    scale = draws.std(axis=(0, 1))
+    return moved_scores(Samples.trusted(draws, scores, source.names), np.where(scale > 0, scale, 1.0), STEIN_LIMIT)
+
+
+def _stein_status(means: Average, moved: Moved, dim: int) -> list[Status]:
     """As `_diagnostics.stein_check`, from averages that are there already."""
-    z = stein_z(means, dim, whitened=True)
+    z = np.append(stein_z(means, dim, whitened=True), moved.z)
     if means.ess[:dim].min() < WHITENED * dim:  # the coordinates are mostly noise; their sum does not depend on them
         z[dim : 2 * dim] = 0.0
     worst = int(np.argmax(np.abs(z)))
     if abs(z[worst]) <= STEIN_LIMIT:
         return []
     kinds = [f"{kind} of standard coordinate {i}" for kind in ("score", "z s + 1") for i in range(dim)]
-    return [Status.of(Code.STEIN_MEAN, worst=[*kinds, "z . s + dim"][worst], z=z[worst])]
+    return [Status.of(Code.STEIN_MEAN, worst=[*kinds, "z . s + dim", *MOVED][worst], z=z[worst])]
