@@ -25,7 +25,8 @@ demo: $(READY)
 
 test: style
 	# types beside the tests. One thread a worker: two workers fill two cores, and spinning BLAS threads slow each other
-	$(BIN)/mypy & OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal && wait $$!
+	@$(BIN)/mypy > $(VENV)/types.txt & OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal; tests=$$?; \
+		wait $$!; types=$$?; cat $(VENV)/types.txt; exit $$((tests | types))
 
 # The data model of ArviZ changed with Python 3.12: the adapters are tested on both sides of that.
 NEXT ?= $(shell python3.13 -c 'import sys; print(sys.executable)' 2>/dev/null || \

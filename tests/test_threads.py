@@ -7,13 +7,15 @@ import pytest
 
 import steincv as scv
 from steincv import _threads
-from steincv._threads import MUCH_WORK, blas_threads, both
+from steincv._threads import MUCH_WORK, blas_threads, both, threads
 
 
 @pytest.fixture
-def several(monkeypatch):
-    """As if the user allowed two threads; the tests themselves run with one."""
-    monkeypatch.setattr(_threads, "_now", lambda: 2)
+def several():
+    """The user allows two threads; the tests themselves run with one."""
+    with _threads._CONTROLLER.limit(limits=2, user_api="blas"):
+        assert threads() == 2
+        yield
 
 
 def who():
@@ -31,9 +33,9 @@ def test_much_work_is_done_one_after_the_other():
     assert both(who, who, MUCH_WORK) == (who(), who())
 
 
-def test_a_single_thread_is_not_made_two(monkeypatch):
-    monkeypatch.setattr(_threads, "_now", lambda: 1)
-    assert both(who, who, 0.0) == (who(), who())
+def test_a_single_thread_is_not_made_two():
+    with blas_threads(0):
+        assert both(who, who, 0.0) == (who(), who())
 
 
 @pytest.mark.usefixtures("several")
@@ -44,25 +46,54 @@ def test_an_error_of_either_is_raised_and_nothing_is_left_behind(place):
 
     tasks = [who, who]
     tasks[place] = fails
-    before = [pool["num_threads"] for pool in _threads._CONTROLLER.info()]
     with pytest.raises(scv.InputError, match="no"):
         both(*tasks, 0.0)
-    assert [pool["num_threads"] for pool in _threads._CONTROLLER.info()] == before
+    assert threads() == 2
 
 
-def test_a_kernel_beside_a_network_changes_nothing(monkeypatch):
+def test_a_kernel_beside_a_network_changes_nothing():
     x = np.random.default_rng(0).normal(size=(4, 80, 2))
     samples, f = scv.Samples(x, -x), np.tanh(2 * x[..., 0] + x[..., 1])
     found = []
-    for threads in (1, 2):
-        monkeypatch.setattr(_threads, "_now", lambda threads=threads: threads)
-        found.append(scv.estimate(samples, f, scv.Auto()))
+    for allowed in (1, 2):
+        with _threads._CONTROLLER.limit(limits=allowed, user_api="blas"):
+            found.append(scv.estimate(samples, f, scv.Auto()))
     assert [m["method"].split("(")[0] for m in found[0].info["members"]][-2:] == ["Kernel", "Neural"]
     np.testing.assert_array_equal(found[0].controlled, found[1].controlled)
 
 
+@pytest.mark.usefixtures("several")
+def test_the_first_error_is_the_one_that_is_raised():
+    def fails(word):
+        def task():
+            raise scv.InputError(word)
+
+        return task
+
+    with pytest.raises(scv.InputError, match="one"):
+        both(fails("one"), fails("two"), 0.0)
+
+
+@pytest.mark.usefixtures("several")
+def test_the_thread_beside_has_the_settings_of_whoever_asks():
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        both(lambda: np.ones(1) / np.zeros(1), who, 0.0)
+
+
+@pytest.mark.usefixtures("several")
 def test_blas_threads_are_given_back():
-    before = [pool["num_threads"] for pool in _threads._CONTROLLER.info()]
     with blas_threads(0):
-        assert all(pool["num_threads"] == 1 for pool in _threads._CONTROLLER.info())
-    assert [pool["num_threads"] for pool in _threads._CONTROLLER.info()] == before
+        assert threads() == 1
+    assert threads() == 2
+
+
+@pytest.mark.usefixtures("several")
+def test_blocks_of_two_threads_end_in_any_order():
+    """The one that began first and ends first must not leave its own setting behind."""
+    first, second = blas_threads(0), blas_threads(0)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert threads() == 1  # the other one is still at it
+    second.__exit__(None, None, None)
+    assert threads() == 2

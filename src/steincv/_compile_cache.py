@@ -27,13 +27,14 @@ def compile_cache() -> Iterator[None]:
     import jax
 
     folder = cache_folder()
-    with _lock:
-        ours = folder is not None and (bool(_open) or getattr(jax.config, FOLDER) is None)
-        if ours:
-            _open.append(getattr(jax.config, LEAST))
-            if len(_open) == 1:
-                _use(str(folder), SECONDS)
+    ours = False
     try:
+        with _lock:
+            ours = folder is not None and (bool(_open) or getattr(jax.config, FOLDER) is None)
+            if ours:
+                _open.append(getattr(jax.config, LEAST))
+                if len(_open) == 1:
+                    _use(str(folder), SECONDS)
         yield
     finally:
         with _lock:

@@ -83,7 +83,7 @@ def estimate(
     targets = values.array
     if "sd" in stats:
         targets = np.concatenate([targets, unit(targets) ** 2], axis=-1)
-    # before any fold is looked at: what cannot be used is then named by its place among all draws
+    # before any fold is looked at: what cannot be used is then named by its place among the draws that are judged
     alarms = stein_status(samples if cross_fit else samples.select(plan[0].test.chains, plan[0].test.draws))
     with workers(executor) as team:
         fit = method.cross_fit(samples, targets, plan, seed=seed)

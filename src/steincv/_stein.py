@@ -21,6 +21,8 @@ from ._status import InputError
 # No density that a sampler explores has draws or scores this large in standard coordinates, where both are of
 # order one, and products of ten of them are still finite.
 LARGEST = 1e30
+# A draw that is so many times as far out as all others decides alone what is large.
+FAR = 1e6
 # Below this many draws a dimension a covariance matrix is more noise than shape, and coordinates are
 # only scaled one by one.
 DRAWS_PER_DIMENSION = 2
@@ -105,12 +107,24 @@ def _check_size(name: str, standard: np.ndarray, samples: Samples, start: int, u
     """Refuse numbers whose products would overflow further on. The first of them belong to draw number `start`."""
     if (np.abs(standard) < LARGEST).all():
         return
-    row, i = np.unravel_index(np.argmin(np.abs(standard) < LARGEST), standard.shape)
-    chain, draw = divmod(start + int(row), samples.draws.shape[1])
+    row, i = (int(k) for k in np.unravel_index(np.argmin(np.abs(standard) < LARGEST), standard.shape))
+    chain, draw = divmod(start + row, samples.draws.shape[1])
+    much = f"{standard[row, i]:.1e} {unit}"
+    far, times = _farthest(samples.draws[..., i])
+    if times > FAR:  # the scores may be right, and a single draw make the unit that they are measured in
+        name, (chain, draw), much = "draws", far, f"{times:.1e} times as far from the median as any other draw"
     raise InputError(
-        f"`{name}` holds {getattr(samples, name)[chain, draw, i]:.3g} at index {(chain, draw, int(i))}, which is "
-        f"{standard[row, i]:.1e} {unit}; arithmetic with it overflows. Look at that draw, or at the units."
+        f"`{name}` holds {getattr(samples, name)[chain, draw, i]:.3g} at index {(chain, draw, i)}, which is {much}; "
+        f"arithmetic with it overflows. Look at that draw, or at the units."
     )
+
+
+def _farthest(x: np.ndarray) -> tuple[tuple[int, int], float]:
+    """Where the draw farthest from the median is, and how many times as far as the next."""
+    distance = np.abs(x / np.abs(x).max() - np.median(x / np.abs(x).max()))
+    second, first = np.partition(distance, -2, axis=None)[-2:]
+    chain, draw = np.unravel_index(np.argmax(distance), x.shape)
+    return (int(chain), int(draw)), float(first / second) if second > 0 else np.inf
 
 
 def _factor(correlation: np.ndarray, names: tuple[str, ...]) -> np.ndarray:

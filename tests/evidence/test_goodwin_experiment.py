@@ -9,7 +9,7 @@ import pytest
 import steincv as scv
 from steincv.experiments import _claims, _goodwin_fits, goodwin
 from steincv.experiments._goodwin_figures import against_dimension, ratios
-from steincv.experiments._goodwin_fits import Draws, Split, evidence_rows, fit, ratio_rows, rung_rows
+from steincv.experiments._goodwin_fits import Draws, Split, evidence_rows, fit, ratio_rows, rung_rows, size_rows
 
 SPECIES = (3, 4, 7, 8)
 LOWEST = {
@@ -130,6 +130,11 @@ def test_a_cell_in_small(tmp_path, monkeypatch):
     assert len(rows) == 20
     assert {row["coordinates"] for row in rows} == {"log", "raw"}
     assert all(row["n"] == 40 for row in rows)
+    sized = size_rows(draws, few, (20, 40), 20)
+    assert [(row["part"], row["rung"], row["n"]) for row in sized] == [("size", 2, 20), ("size", 2, 40)] * 2
+    same = next(row for row in rows if (row["method"], row["rung"]) == ("linear", 2))
+    assert sized[1]["ratio"] == same["ratio"]  # all 40 draws of that rung
+    assert size_rows(draws, few, (), 20) == []
     found = evidence_rows(draws, few)
     assert [row["method"] for row in found] == list(few)
     assert all(np.isfinite([row["log_evidence"], row["error"], row["plain_error"]]).all() for row in found)

@@ -102,15 +102,16 @@ def test_wrong_scores_and_constants_are_seen(tmp_path, most, monkeypatch):
     assert result.method == ("plain", "plain")
 
 
+@pytest.mark.parametrize("size", [1e-200, 1.0, 1e200])
 @pytest.mark.parametrize("moved", [0, 1, -1])
-def test_scores_moved_by_a_draw_are_found_in_slow_chains(tmp_path, monkeypatch, moved):
+def test_scores_moved_by_a_draw_are_found_in_slow_chains(tmp_path, monkeypatch, moved, size):
     """Means of draws and scores do not tell: each score is nearly that of its neighbour."""
     monkeypatch.setattr(reading, "PIECE", 1 << 20)
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(4, 4000, 2)) * np.sqrt(1 - 0.98**2)
     noise[:, 0] /= np.sqrt(1 - 0.98**2)
     x = scipy.signal.lfilter([1.0], [1.0, -0.98], noise, axis=1)
-    with scv.Samples.open(write(tmp_path / "slow.zarr", x, np.roll(-x, moved, axis=1))) as samples:
+    with scv.Samples.open(write(tmp_path / "slow.zarr", x * size, np.roll(-x, moved, axis=1) / size)) as samples:
         result = scv.estimate(samples, method=scv.Polynomial(1))
     found = [str(s) for s in result.status[0] if s.name == "stein mean"]
     assert len(found) == abs(moved)

@@ -1,7 +1,6 @@
 r"""Power posteriors $p_t(\theta) \propto p(y|\theta)^t\,p(\theta)$ in unconstrained coordinates, with their scores."""
 
 import functools
-import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,11 +12,13 @@ from jaxtyping import Float
 from .._compile_cache import compile_cache
 from .._samples import Samples
 from .._status import InputError
+from .._threads import threads
 from .bijections import Bijection
 
-# Gradients are taken of this many draws at a time, which bounds the memory of their intermediates.
-PIECE = 128
-THREADS = min(4, os.cpu_count() or 1)
+# Gradients are taken of this many draws at a time, in each of so many threads at most: that bounds the memory of their
+# intermediates.
+PIECE, THREADS = 128, 4
+SETTINGS = ("default_device", "default_matmul_precision", "debug_nans")
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,16 +164,23 @@ class PowerPosterior:
 
         flat = np.asarray(draws, dtype=np.float64).reshape(-1, self.dim)
         rows = min(PIECE, len(flat))
+        # settings of JAX are a thread's own: those of whoever asks hold in the others too
+        device, precision, nans = (getattr(jax.config, f"jax_{name}") for name in SETTINGS)
 
         def part(start: int) -> tuple[np.ndarray, np.ndarray]:
             piece = flat[start : start + rows]
             full = np.concatenate([piece, np.repeat(piece[:1], rows - len(piece), axis=0)])
-            with jax.enable_x64(True):
+            with (
+                jax.enable_x64(True),
+                jax.default_device(device),
+                jax.default_matmul_precision(precision),
+                jax.debug_nans(nans),
+            ):
                 first, second = _compiled(self, what)(full)
             return np.asarray(first)[: len(piece)], np.asarray(second)[: len(piece)]
 
         # a loop over time keeps one core busy, so there are several loops at a time
-        with compile_cache(), ThreadPoolExecutor(THREADS) as pool:
+        with compile_cache(), ThreadPoolExecutor(min(THREADS, threads())) as pool:
             pieces = [part(0), *pool.map(part, range(rows, len(flat), rows))]
         first, second = (np.concatenate(part).reshape(*draws.shape[:-1], *shape) for part in zip(*pieces, strict=True))
         return first, second

@@ -90,7 +90,9 @@ class Auto(Method):
             for begun in cheap:
                 add(*begun)
             dear = [ask(m, left > SOLVED) for m in members if not isinstance(m, Polynomial) and left.max() > SOLVED]
-            if len(dear) == 2:  # a kernel's linear algebra goes on while Python prepares a network's program
+            # A kernel's linear algebra goes on while Python prepares a network's program. In the rare case that the
+            # kernel solves some outputs to round-off the network is fitted again, to the others.
+            if len(dear) == 2:
                 (kernel, wanted, by_kernel), (network, _, by_network) = dear
                 fit, deep_fit = both(by_kernel, by_network, samples.size * WORK_A_DRAW)
                 dear = [(kernel, wanted, lambda: fit), (network, wanted, lambda: deep_fit)]

@@ -159,7 +159,7 @@ def _moved(source: Source) -> Moved:
     """Whether the scores at the beginning of the file are those of a neighbouring draw."""
     (piece,) = source.pieces(starts=[0])
     draws, scores = (np.asarray(a[:, :HEAD], dtype=float) for a in (piece.draws, piece.scores))
-    scale = draws.std(axis=(0, 1))
+    scale = np.abs(draws - draws[0, 0]).max(axis=(0, 1))  # its size is enough
     return moved_scores(Samples.trusted(draws, scores, source.names), np.where(scale > 0, scale, 1.0), STEIN_LIMIT)
 
 
