@@ -88,6 +88,18 @@ def test_blas_threads_are_given_back():
 
 
 @pytest.mark.usefixtures("several")
+def test_much_work_gets_all_threads_inside_a_block_of_little():
+    _threads._allowed.cache_clear()
+    try:
+        with blas_threads(0):
+            with blas_threads(MUCH_WORK):
+                assert threads() == 2
+            assert threads() == 1
+    finally:
+        _threads._allowed.cache_clear()
+
+
+@pytest.mark.usefixtures("several")
 def test_blocks_of_two_threads_end_in_any_order():
     """The one that began first and ends first must not leave its own setting behind."""
     first, second = blas_threads(0), blas_threads(0)

@@ -13,6 +13,7 @@ from ._folds import Fold, held_out, make_folds, whole_number
 from ._result import Estimate
 from ._samples import Samples, Streamed
 from ._status import Code, InputError, Status
+from ._stein import check_standard
 from ._values import Values, values_of
 from .families._method import CrossFit, Method, Simpler
 from .families.auto import Auto
@@ -83,14 +84,15 @@ def estimate(
     targets = values.array
     if "sd" in stats:
         targets = np.concatenate([targets, unit(targets) ** 2], axis=-1)
-    # before any fold is looked at: what cannot be used is then named by its place among the draws that are judged
-    alarms = stein_status(samples if cross_fit else samples.select(plan[0].test.chains, plan[0].test.draws))
+    check_standard(samples)  # before any fold is looked at: what cannot be used is named by its place among all draws
     with workers(executor) as team:
         fit = method.cross_fit(samples, targets, plan, seed=seed)
     if isinstance(team, Team):
         fit = replace(fit, info={**fit.info, "executor": team.report()})
+    judged: Samples = samples
     if not cross_fit:
-        values, targets, fit = _only(plan[0], values, targets, fit)
+        judged, values, targets, fit = _only(plan[0], samples, values, targets, fit)
+    alarms = stein_status(judged)
     outputs = len(values.labels)
     controlled = targets + fit.g
     result = _judge(values, controlled[..., :outputs], str(method), fit, alarms, guard)
@@ -114,10 +116,11 @@ def _stats(stat: str | Sequence[str]) -> tuple[str, ...]:
     return stats
 
 
-def _only(fold: Fold, values: Values, targets: np.ndarray, fit: CrossFit) -> tuple[Values, np.ndarray, CrossFit]:
+def _only(fold: Fold, samples: Samples, values: Values, targets: np.ndarray, fit: CrossFit) -> tuple:
     """Everything on the held-out draws alone."""
     part = fold.test
     return (
+        samples.select(part.chains, part.draws),
         Values(part.take(values.array), values.labels, values.shape),
         part.take(targets),
         replace(

@@ -103,6 +103,12 @@ class Standardise:
         return z @ np.linalg.inv(self.factor).T, s @ self.factor
 
 
+def check_standard(samples: Samples) -> None:
+    """Refuse draws and scores that have no standard coordinates, or are too large in them."""
+    for _ in Standardise.of(samples).tiles(samples):
+        pass
+
+
 def _check_size(name: str, standard: np.ndarray, samples: Samples, start: int, unit: str) -> None:
     """Refuse numbers whose products would overflow further on. The first of them belong to draw number `start`."""
     if (np.abs(standard) < LARGEST).all():

@@ -38,7 +38,8 @@ def blas_threads(work: float) -> Iterator[None]:
     After the block it is what the other open blocks want, the last of them first, and after the last what it was.
     """
     global _before
-    mine = (object(), _allowed() if work >= MUCH_WORK else 1)
+    allowed = _allowed()  # asked before anything is limited
+    mine = (object(), allowed if work >= MUCH_WORK else 1)
     with _lock:
         _open.append(mine)
         limiter = _CONTROLLER.limit(limits=mine[1], user_api="blas")
