@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
 from ._status import InputError
@@ -42,11 +43,18 @@ EXAMPLES = """examples:
 def program() -> int:
     """`main` in a process of its own.
 
-    Looking for cyclic garbage among a thousand modules takes half a second, and a command of seconds leaves none.
+    Looking for cyclic garbage among a thousand modules takes half a second, and putting them away one by one at the end
+    as long again: a command of seconds does neither.
     """
-    if sys.argv[1:2] in (["demo"], ["estimate"], ["check"]):
+    short = sys.argv[1:2] in (["demo"], ["estimate"], ["check"])
+    if short:
         gc.disable()
-    return main()
+    code = main()
+    if short:
+        with suppress(OSError):
+            sys.stderr.flush()  # `main` has seen to stdout
+        os._exit(code)
+    return code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -166,7 +174,8 @@ def _demo(options: argparse.Namespace) -> None:
     samples = steincv.Samples(stored.draws, stored.scores, stored.names, constrain_eight_schools)
     method = parse_method(options.method)
     refuse_target(options.out, force=options.force or options.out == DEMO)
-    terminal.load_meanwhile("arviz_stats.base", "matplotlib.figure", "matplotlib.backends.backend_agg", "rich.table")
+    later = ("scipy.optimize", "arviz_stats.base", "matplotlib.figure", "matplotlib.backends.backend_agg", "rich.table")
+    terminal.load_meanwhile(*later)
     with terminal.working("fitting control variates"):
         start = time.perf_counter()
         result = steincv.estimate(samples, method=method, seed=options.seed)

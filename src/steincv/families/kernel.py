@@ -6,7 +6,6 @@ from itertools import combinations, pairwise
 from typing import Literal
 
 import numpy as np
-import scipy.spatial
 from jaxtyping import Float, Int
 from scipy.linalg.lapack import dtrtrs
 
@@ -258,7 +257,9 @@ class Kernel(Method):
 
 def median_distance(z: Float[np.ndarray, "n dim"]) -> float:
     """The median of |z_i - z_j| over pairs."""
-    return float(np.median(scipy.spatial.distance.pdist(z)))
+    from scipy.spatial.distance import pdist  # slow to import: only when needed
+
+    return float(np.median(pdist(z)))
 
 
 def least_penalty(

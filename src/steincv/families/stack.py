@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.optimize
 from jaxtyping import Float
 
 from .._error_bars import ROUND_OFF
@@ -130,6 +129,8 @@ def convex_weights(second_moments: Float[np.ndarray, "out column column"]) -> Fl
 
     With $C = A^T A$, the minimiser is that of $|A u|^2 + (1 - \sum_k u_k)^2$ over $u \ge 0$, made to sum to one.
     """
+    from scipy.optimize import nnls  # slow to import: only when needed
+
     weights = []
     for c in second_moments:
         if c[0, 0] <= ROUND_OFF**2 * np.trace(c):  # f does not vary: nothing to reduce
@@ -137,7 +138,7 @@ def convex_weights(second_moments: Float[np.ndarray, "out column column"]) -> Fl
             continue
         values, vectors = np.linalg.eigh(c / c[0, 0])
         root = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
-        u, _ = scipy.optimize.nnls(np.vstack([root, np.ones(len(c))]), np.append(np.zeros(len(c)), 1.0))
+        u, _ = nnls(np.vstack([root, np.ones(len(c))]), np.append(np.zeros(len(c)), 1.0))
         weights.append(u[1:] / u.sum() if u.sum() > 0 else np.zeros(len(c) - 1))
     return np.array(weights).T
 
