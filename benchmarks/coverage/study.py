@@ -1,7 +1,7 @@
 """Do 95 % intervals cover 95 %, and are the claimed gains true? Six densities x two samplers x ESS x families.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/coverage/study.py                     # the closed forms, ~10 minutes
-    OPENBLAS_NUM_THREADS=1 python benchmarks/coverage/study.py "small network" Auto()   # the trained ones, ~10 more
+    OPENBLAS_NUM_THREADS=1 python benchmarks/coverage/study.py "small network" Auto()   # the trained ones, an hour
 
 One cell is a density, a sampler, an effective size and a family. Finished cells stand in results/coverage_study.csv,
 and a run that was stopped goes on after them; delete the file to begin anew. `plain` comes with `Polynomial(2)`.
