@@ -19,7 +19,6 @@ FEW_CARRIERS, FEW_SHARE = 10.0, 1 / 40
 STEIN_LIMIT = 5.0
 # In shorter chains there is no telling one draw from the next.
 FEWEST_TO_ORDER = 10
-MOVED = ("steps (the scores fit the draw before)", "steps (the scores fit the draw after)")
 # Standard errors from zero.
 POSITIVE = 4.0
 # Below so many effective draws a dimension coordinates are only scaled one by one: a covariance that is mostly noise
@@ -54,22 +53,22 @@ def stein_check(samples: Samples, beyond: float | None = None) -> SteinCheck:
     if scarce and average(samples.draws, tails=False).ess.min() < WHITENED * samples.dim:
         standardise = replace(standardise, factor=None)
     means = _stein_means(samples, standardise, beyond)
-    numbers = [f"coordinate {i}" for i in range(samples.dim)]
-    labels = (
-        *(f"score of standard {c}" for c in numbers),
-        *(f"z s + 1 of standard {c}" for c in numbers),
-        "z . s + dim",
-        *MOVED,
-    )
     off = stein_z(means, samples.dim, whitened=standardise.factor is not None)
-    moved = moved_scores(samples, standardise.scale, beyond)
-    return SteinCheck(labels, np.append(means.mean, moved.mean), np.append(off, moved.z))
+    moved = moved_scores(samples, standardise.scale)
+    return SteinCheck(stein_labels(samples.dim), np.append(means.mean, moved.mean), np.append(off, moved.z))
+
+
+def stein_labels(dim: int) -> tuple[str, ...]:
+    """What the z values of a `SteinCheck` are of."""
+    kinds = [f"{kind} of standard coordinate {i}" for kind in ("score", "z s + 1") for i in range(dim)]
+    return (*kinds, "z . s + dim", "steps (the scores fit the draw before)", "steps (the scores fit the draw after)")
 
 
 def _stein_means(samples: Samples, standardise: Standardise, beyond: float | None) -> Average:
     r"""Means of $s_i$, of $z_i s_i + 1$ and of the sum of the latter.
 
-    Of a large sample, with `beyond`, the series are made only of those that could be so far from zero.
+    With `beyond`, effective sizes are asked for only where one of them would put the mean so many standard errors from
+    zero; the others have the largest that there is.
     """
 
     def columns(z: np.ndarray, s: np.ndarray) -> np.ndarray:
@@ -80,17 +79,17 @@ def _stein_means(samples: Samples, standardise: Standardise, beyond: float | Non
         parts = [columns(z, s)[:, which] for _, z, s in standardise.tiles(samples)]
         return np.concatenate(parts).reshape(*samples.draws.shape[:2], -1)
 
-    every = np.ones(2 * samples.dim + 1, dtype=bool)
-    if beyond is None or samples.size <= TILE:
-        return average(series(every), tails=False, beyond=beyond)
-    mean, square = np.zeros(len(every)), np.zeros(len(every))
+    count = 2 * samples.dim + 1
+    if beyond is None:
+        return average(series(np.arange(count)), tails=False)
+    mean, square = np.zeros(count), np.zeros(count)
     for _, z, s in standardise.tiles(samples):
         tile = columns(z, s)
         mean += tile.sum(axis=0) / samples.size
         square += (tile**2).sum(axis=0) / samples.size
-    ess = np.full(len(every), most_effective_draws(samples.size))
+    ess = np.full(count, most_effective_draws(samples.size))
     error = np.sqrt(np.maximum(square - mean**2, 0) / ess)
-    # where the mean is far from zero rounding may have made the error anything: then it is made anew as well
+    # the .99 is for rounding, which is large only where the mean is so far from zero that it is doubtful anyway
     doubtful = np.abs(mean) > 0.99 * beyond * error
     if doubtful.any():
         exact = average(series(doubtful), tails=False)
@@ -127,7 +126,7 @@ class Moved:
     z: np.ndarray
 
 
-def moved_scores(samples: Samples, scale: np.ndarray, beyond: float | None = None) -> Moved:
+def moved_scores(samples: Samples, scale: np.ndarray) -> Moved:
     r"""Whether the scores are those of a neighbouring draw. `scale`: of the coordinates, so that nothing overflows.
 
     In a slow chain the score of a neighbour is nearly right, and $E[z \cdot s]$ hardly tells. Steps do: with
@@ -149,7 +148,7 @@ def moved_scores(samples: Samples, scale: np.ndarray, beyond: float | None = Non
 
     size = max(1, TILE // samples.chains)
     parts = [columns(slice(i, min(i + size, draws - 2) + 2)) for i in range(0, draws - 2, size)]
-    means = average(np.concatenate(parts, axis=1), tails=False, beyond=beyond)
+    means = average(np.concatenate(parts, axis=1), tails=False)
     t = np.divide(means.mean, means.standard_error, out=np.zeros(4), where=means.standard_error > 0)
     normal = np.maximum(_as_normal(t, means.ess), 0.0).reshape(2, 2).min(axis=1)
     return Moved(np.where(normal > 0, means.mean[::2], 0.0), normal)

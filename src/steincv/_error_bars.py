@@ -65,12 +65,8 @@ def degrees_of_freedom(ess: Any, error_ess: Any = np.inf) -> Any:
     return np.maximum(np.minimum(ess / each - 1, error_ess / each), 1.0)
 
 
-def average(series: Float[np.ndarray, "chain draw out"], *, tails: bool = True, beyond: float | None = None) -> Average:
-    """The mean of every output with its Monte Carlo standard error. Without `tails`, `error_ess` is `ess`: quicker.
-
-    Quicker still, with `beyond`: outputs whose mean is within that many standard errors of zero for any effective size
-    have the largest there is.
-    """
+def average(series: Float[np.ndarray, "chain draw out"], *, tails: bool = True) -> Average:
+    """The mean of every output with its Monte Carlo standard error. Without `tails`, `error_ess` is `ess`: quicker."""
     chains, draws, _ = series.shape
     unit, center, spread = _unit(series)
     shift = unit.mean(axis=(0, 1))
@@ -79,9 +75,6 @@ def average(series: Float[np.ndarray, "chain draw out"], *, tails: bool = True, 
     ess = np.full(mean.shape, float(chains * draws))
     error_ess = ess.copy()
     moving = deviation > 0
-    if beyond is not None:
-        ess[moving] = most_effective_draws(chains * draws)
-        moving &= np.abs(mean) > beyond * spread * deviation / np.sqrt(ess)
     if moving.any():
         ess[moving] = effective_draws(unit[..., moving])
         if tails:

@@ -7,13 +7,13 @@ import numpy as np
 
 from .._diagnostics import (
     LOW_ESS,
-    MOVED,
     RHAT_LIMIT,
     STEIN_LIMIT,
     TAIL_LIMIT,
     WHITENED,
     Moved,
     moved_scores,
+    stein_labels,
     stein_z,
     value_status,
 )
@@ -160,7 +160,7 @@ def _moved(source: Source) -> Moved:
     (piece,) = source.pieces(starts=[0])
     draws, scores = (np.asarray(a[:, :HEAD], dtype=float) for a in (piece.draws, piece.scores))
     scale = np.abs(draws - draws[0, 0]).max(axis=(0, 1))  # its size is enough
-    return moved_scores(Samples.trusted(draws, scores, source.names), np.where(scale > 0, scale, 1.0), STEIN_LIMIT)
+    return moved_scores(Samples.trusted(draws, scores, source.names), np.where(scale > 0, scale, 1.0))
 
 
 def _stein_status(means: Average, moved: Moved, dim: int) -> list[Status]:
@@ -171,5 +171,4 @@ def _stein_status(means: Average, moved: Moved, dim: int) -> list[Status]:
     worst = int(np.argmax(np.abs(z)))
     if abs(z[worst]) <= STEIN_LIMIT:
         return []
-    kinds = [f"{kind} of standard coordinate {i}" for kind in ("score", "z s + 1") for i in range(dim)]
-    return [Status.of(Code.STEIN_MEAN, worst=[*kinds, "z . s + dim", *MOVED][worst], z=z[worst])]
+    return [Status.of(Code.STEIN_MEAN, worst=stein_labels(dim)[worst], z=z[worst])]
