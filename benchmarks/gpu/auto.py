@@ -4,7 +4,6 @@ python benchmarks/gpu/auto.py [out.json]
 """
 
 import importlib.util
-import json
 import sys
 import time
 import types
@@ -13,6 +12,7 @@ from importlib.resources import as_file, files
 
 import jax
 import numpy as np
+from record import record
 
 if importlib.util.find_spec("threadpoolctl") is None:  # BLAS threads then stay as they are
 
@@ -57,9 +57,7 @@ def main() -> None:
         print(f"  {member['method']:60s} {member['seconds']:7.2f} s")
     ratio = (values.array + fit.g).var(axis=(0, 1)) / values.array.var(axis=(0, 1))
     print(f"variance left, median over {len(ratio)} outputs: {np.median(ratio):.4f}")
-    if len(sys.argv) > 1:
-        with open(sys.argv[1], "w") as out:
-            json.dump({"device": device, "jax": jax.__version__, "seconds": times, "members": members}, out, indent=1)
+    record({"device": device, "jax": jax.__version__, "seconds": times, "members": members})
 
 
 if __name__ == "__main__":

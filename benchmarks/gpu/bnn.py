@@ -7,12 +7,12 @@ own last layer, the paper's amortised trial (4000 steps), linear control variate
 the images are random ones: times are the same, and ratios mean nothing and are left out.
 """
 
-import json
 import sys
 import time
 
 import jax
 import numpy as np
+from record import record
 
 from steincv import Polynomial, Samples
 from steincv.experiments._bnn_draws import fall
@@ -79,9 +79,7 @@ def main() -> None:
         if source != "random":
             f = values[..., : g.shape[-1]]
             rows[f"{name}, ratio on its own draws"] = float(((f + g).var((0, 1)) / f.var((0, 1))).mean())
-    if len(sys.argv) > 1:
-        with open(sys.argv[1], "w") as file:
-            json.dump(rows, file, indent=1)
+    record(rows)
 
 
 if __name__ == "__main__":

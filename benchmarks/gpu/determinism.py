@@ -5,12 +5,10 @@ python benchmarks/gpu/determinism.py [out.json]
 On a CPU it is the same to the bit (tests/trust/test_determinism.py); on a GPU sums may be taken in another order.
 """
 
-import json
-import sys
-
 import jax
 import numpy as np
 from auto import eight_schools
+from record import record
 
 import steincv as scv
 from steincv._folds import make_folds
@@ -37,9 +35,7 @@ def main() -> None:
         spread = float((np.ptp(means, axis=0) / error).max())
         rows[name] = {"largest spread, standard errors": spread, "bitwise": bool((means == means[0]).all())}
         print(f"{name:20s} largest spread of a mean {spread:.2g} standard errors", flush=True)
-    if len(sys.argv) > 1:
-        with open(sys.argv[1], "w") as file:
-            json.dump(rows, file, indent=1)
+    record(rows)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,12 @@ The one-hidden-layer vector field with its closed-form divergence: two products 
 says how much of the device is used. Float32 throughout; the precision of products is stated.
 """
 
-import json
-import sys
 import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from record import record
 
 from steincv._sharding import Draws, full_batch_gradient
 from steincv.families.neural.trials import VectorField
@@ -56,9 +55,7 @@ def main() -> None:
             f"plain product {matmul / 1e12:6.1f} TFlop/s: {100 * rate / matmul:.0f} %",
             flush=True,
         )
-    if len(sys.argv) > 1:
-        with open(sys.argv[1], "w") as file:
-            json.dump(rows, file, indent=1)
+    record(rows)
 
 
 if __name__ == "__main__":

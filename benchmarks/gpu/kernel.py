@@ -5,12 +5,11 @@
 The library's own path: matrix, Cholesky factor and solves on the device (`families/_device_kernel.py`).
 """
 
-import json
-import sys
 import time
 
 import jax
 import numpy as np
+from record import record
 
 from steincv.families._device_kernel import control_functional_on_device
 from steincv.families._stein_kernels import SteinKernel
@@ -35,9 +34,7 @@ def main() -> None:
     rate = N**3 / 3 / middle / 1e12
     print(f"first call {times[0]:.2f} s, then {middle:.3f} s (median of {REPEATS}); {rate:.1f} TFlop/s")
     print(f"estimate {fit.mean[0]:.6f}, exact 0, plain mean {f.mean():.6f}")
-    if len(sys.argv) > 1:
-        with open(sys.argv[1], "w") as file:
-            json.dump({"device": device, "jax": jax.__version__, "n": N, "seconds": times[1:]}, file, indent=1)
+    record({"device": device, "jax": jax.__version__, "n": N, "seconds": times[1:]})
 
 
 if __name__ == "__main__":

@@ -6,14 +6,13 @@ The whole axis of networks (outputs x folds x penalties x members) is one compil
 accelerator is the time of one step of all of them. Prints a table with device and versions.
 """
 
-import json
-import sys
 import time
 from unittest.mock import patch
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from record import record
 
 from steincv.families.neural import _fused
 from steincv.families.neural.training import PRECISION, Batch, Settings, Task, _segment, _start
@@ -63,9 +62,7 @@ def main() -> None:
                 middle = 1e6 * float(np.median(times))
                 rows[f"{name}, {precision}"] = {"us_per_step_median": middle, "all_us": [1e6 * t for t in times]}
                 print(f"{name:36s} {precision:10s} {middle:8.1f} us a step", flush=True)
-    if len(sys.argv) > 1:
-        with open(sys.argv[1], "w") as file:
-            json.dump(rows, file, indent=1)
+    record(rows)
 
 
 if __name__ == "__main__":
