@@ -11,9 +11,11 @@ import pytest
 import steincv as scv
 from steincv import cli
 
-# A limit on the size of files is a full disk that a test may have: writing fails in the middle, by the system.
+# A limit on the size of files is a full disk that a test may have: writing fails in the middle, by the system. Python
+# itself would leave half of a compiled module behind, so it must not write any.
 FULL = """
 import resource, signal, sys
+sys.dont_write_bytecode = True
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 from steincv import cli
 import steincv.report.page, numpy, arviz_stats.base
@@ -50,6 +52,7 @@ def test_a_full_disk_at_any_byte(tmp_path, monkeypatch):
     result = scv.estimate(scv.Samples(x, -x), None, scv.MonteCarlo())
     import signal
 
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     failed = 0
