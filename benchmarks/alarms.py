@@ -21,8 +21,8 @@ import scipy.stats
 from tables import RESULTS, keep, show
 
 import steincv as scv
-from steincv._diagnostics import stein_status, value_status
-from steincv._error_bars import average
+from steincv.judging.diagnostics import stein_status, value_status
+from steincv.judging.error_bars import average
 
 sys.path.append(str(pathlib.Path(__file__).parent / "coverage"))
 from targets import CORRELATION, TARGETS, functions, gaussian_chains

@@ -17,8 +17,8 @@ import numpy as np
 import scipy.stats
 
 from steincv import MonteCarlo, Polynomial, Samples, estimate
-from steincv._error_bars import average
-from steincv._folds import Block, Fold
+from steincv.judging.error_bars import average
+from steincv.stein.folds import Block, Fold
 
 REPLICATIONS = 400
 LEVEL = 0.95

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.special
 
 from steincv import Code, Kernel, Polynomial, Samples, estimate
-from steincv._error_bars import degrees_of_freedom
+from steincv.judging.error_bars import degrees_of_freedom
 
 REPLICATIONS = {"Polynomial(2)": 200, "Kernel": 100}
 CHAINS, DRAWS = 4, 1000

@@ -59,7 +59,7 @@ def method_of(name):
 
 @functools.cache
 def grid():
-    from steincv.evidence.models.van_der_pol import van_der_pol
+    from steincv_paper.models.van_der_pol import van_der_pol
 
     model = van_der_pol().posterior
     x = np.linspace(-1.6, 1.6, 8192)
@@ -70,7 +70,7 @@ def grid():
 
 @functools.cache
 def example():
-    from steincv.evidence.models.regression import regression
+    from steincv_paper.models.regression import regression
 
     return regression(5)
 
@@ -78,7 +78,7 @@ def example():
 def rungs(setting, t, rng):
     """Samples, log likelihoods and the exact log evidence of one replication."""
     import steincv as scv
-    from steincv.evidence.models.regression import Regression
+    from steincv_paper.models.regression import Regression
 
     if setting.problem == "van der Pol":
         x, likelihood, slope, prior, prior_slope = grid()

@@ -12,10 +12,11 @@ import time
 import numpy as np
 
 from steincv import Polynomial, Samples
-from steincv.families.neural.amortised import Amortised
 from steincv.families.neural.neural import CNCV
-from steincv.networks import Classifier, ImageEmbedding, NetworkField, predictive
+from steincv.networks import Classifier, NetworkField, predictive
 from steincv.networks.predictive import predictions
+from steincv_paper.amortised import Amortised
+from steincv_paper.embedding import ImageEmbedding
 
 TRAINING, IMAGES, CHAINS, DRAWS, STEPS = 200, 500, 4, 250, 4000
 

@@ -15,13 +15,7 @@ import numpy as np
 from sampling import Problem, draw, long_run, nuts_seconds, scores_at, truth, values_at
 from scipy.integrate import quad
 
-from steincv.demo import (
-    EFFECTS,
-    NAMES,
-    STANDARD_ERRORS,
-    constrain_eight_schools,
-    eight_schools_logdensity,
-)
+from steincv.demo import EFFECTS, NAMES, STANDARD_ERRORS, constrain_eight_schools, eight_schools_logdensity
 
 __all__ = [
     "Problem", "banana", "draw", "eight_schools", "funnel", "garch", "gaussian", "logistic", "long_run",

@@ -12,7 +12,7 @@ import sys
 import numpy as np
 from tables import RESULTS, machine
 
-from steincv.experiments._bnn_regression import regression_rows
+from steincv_paper.bnn_regression import regression_rows
 
 
 def main():

@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from steincv import Samples
-from steincv._stein import Standardise
-from steincv.families._hermite import feature_count, stein_features
+from steincv.families.polynomial.hermite import feature_count, stein_features
+from steincv.stein.coordinates import Standardise
 
 ADAPT_CHAINS, ADAPT_STEPS, BURN_IN, TARGET_ACCEPTANCE = 8, 1000, 500, 0.9
 MOST_FEATURES = 70  # of the control variate of a long run

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import steincv as scv
-from steincv._bench import machine
+from steincv_paper.bench import machine
 
 CHAINS, DIM, CHUNK = 4, 20, 20_000
 COMPARED = 1_000_000

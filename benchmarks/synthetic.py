@@ -16,7 +16,7 @@ import numpy as np
 from tables import keep, show
 
 from steincv import CNCV, NCV, Auto
-from steincv.experiments._problem import mixture, sine
+from steincv_paper.problem import mixture, sine
 
 SEEDS, TEST = 5, 10_000
 METHODS = {"CNCV()": CNCV(), "Auto()": Auto(), "NCV()": NCV()}

@@ -12,9 +12,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import steincv as scv
-from steincv._files import read_samples
 from steincv.demo import constrain_eight_schools
 from steincv.report.figures import CONTROLLED, GRID, INK, PLAIN, demo_figure
+from steincv.samples.files import read_samples
 
 DOCS = Path(__file__).parents[1] / "docs"
 # A density with two humps, and an f that is no polynomial.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv._compile_cache import cache_folder, compile_cache
+from steincv.runtime.compile_cache import cache_folder, compile_cache
 
 FLAGS = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
 

@@ -159,7 +159,7 @@ def test_every_public_name_is_in_the_api():
 
 
 def test_limits_in_the_words_are_those_of_the_code():
-    from steincv._diagnostics import LOW_ESS, RHAT_LIMIT, STEIN_LIMIT, TAIL_LIMIT
+    from steincv.judging.diagnostics import LOW_ESS, RHAT_LIMIT, STEIN_LIMIT, TAIL_LIMIT
 
     text = " ".join((DOCS / "diagnostics.md").read_text("utf-8").split())
     assert f"The limit is {LOW_ESS} effective draws" in text

@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 
 import steincv as scv
-from steincv._error_bars import average, effective_draws, split_rhat, tail_index
+from steincv.judging.error_bars import average, effective_draws, split_rhat, tail_index
 
 
 def autoregressive(rng, correlation, chains, draws, outputs):

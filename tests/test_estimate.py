@@ -8,11 +8,11 @@ import scipy.signal
 from densities import bent_mixture, gaussian
 
 import steincv as scv
-from steincv._diagnostics import STEIN_LIMIT, stein_check
-from steincv._estimate import gain_limit
-from steincv._folds import make_folds
-from steincv._stein import TILE, Standardise
-from steincv.families._method import CrossFit
+from steincv.estimating import gain_limit
+from steincv.families.method import CrossFit
+from steincv.judging.diagnostics import STEIN_LIMIT, stein_check
+from steincv.stein.coordinates import TILE, Standardise
+from steincv.stein.folds import make_folds
 
 
 def names(result, k=0):
@@ -394,7 +394,7 @@ def test_the_default_method_and_float64_without_the_global_flag():
 def test_a_polynomial_where_the_stack_is_not_trusted():
     """A kernel or a network that is far out at one draw in a thousand has an interval that says so, and no gain. The
     best polynomial, which the stack brings along, is then taken instead of the plain mean if it has one."""
-    from steincv.families._method import CrossFit, Simpler
+    from steincv.families.method import CrossFit, Simpler
 
     x = np.random.default_rng(0).normal(size=(4, 500, 2))
     f = np.stack([x[..., 0] + 0.2 * x[..., 1] ** 2, np.abs(x[..., 1])], axis=-1)

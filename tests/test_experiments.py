@@ -17,9 +17,17 @@ import pytest
 
 import steincv as scv
 from steincv import cli
-from steincv.experiments import _claims, _problem, _runner, constraints, paper, reproduce, synthetic
-from steincv.experiments._runner import Cell, compute, run
-from steincv.experiments._workers import Worker
+from steincv_paper import (
+    claims as _claims,
+    constraints,
+    paper,
+    problem as _problem,
+    reproduce,
+    runner as _runner,
+    synthetic,
+)
+from steincv_paper.runner import Cell, compute, run
+from steincv_paper.workers import Worker
 
 # A toy experiment: this module has everything that one needs ------------------------------------------
 

@@ -6,7 +6,7 @@ import scipy.special
 from hypothesis import given, settings, strategies as st
 
 from steincv import InputError
-from steincv._expressions import DEEPEST, LONGEST, evaluate
+from steincv.samples.expressions import DEEPEST, LONGEST, evaluate
 
 RNG = np.random.default_rng(0)
 NAMES = ("mu", "log_tau", "eta[0]", "eta[1]", "cov[1, 2]", "theta.1")

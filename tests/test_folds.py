@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import steincv as scv
-from steincv._folds import held_out, make_folds
+from steincv.stein.folds import held_out, make_folds
 
 
 def cells(block):

@@ -7,11 +7,11 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import steincv as scv
-from steincv.families._method import make_problem
-from steincv.families.neural import _fused, training
-from steincv.families.neural._coordinates import Stretch
-from steincv.families.neural._gauss_newton import Trunk, _derivatives, features
-from steincv.families.neural._potential_fit import NARROW, WIDE, choose_plan, skip_degree, validation_draws
+from steincv.families.method import make_problem
+from steincv.families.neural import fused as _fused, training
+from steincv.families.neural.gauss_newton import Trunk, _derivatives, features
+from steincv.families.neural.potential_fit import NARROW, WIDE, choose_plan, skip_degree, validation_draws
+from steincv.families.neural.stretch import Stretch
 from steincv.families.neural.training import control, unravel
 from steincv.families.neural.trials import ACTIVATIONS, Custom, Potential, ScalarField, VectorField
 
@@ -315,7 +315,7 @@ def test_same_seed_same_bits_other_seed_other_bits():
 
 def test_stretch_undoes_itself_and_knows_modes():
     samples, f = mixture(0, 4000, 6)
-    from steincv.families._method import as_values, make_problem
+    from steincv.families.method import as_values, make_problem
 
     problem, _, _ = make_problem(samples, as_values(samples, f))
     stretch = Stretch.of(problem)

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import steincv as scv
-from steincv._diagnostics import stein_check
+from steincv.judging.diagnostics import stein_check
 from steincv.report.check import check, check_table, findings
 from steincv.report.figures import demo_figure, plot_forest, plot_gain, plot_trace
 from steincv.report.text import (

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv import _store
-from steincv._arrays import read_arrays, whole_file
-from steincv._files import read_samples
-from steincv._store import load_estimate, plain_data, save_estimate
+from steincv.report import store as _store
+from steincv.report.store import load_estimate, plain_data, save_estimate
+from steincv.runtime.arrays import read_arrays, whole_file
+from steincv.samples.files import read_samples
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +231,7 @@ def test_bombs_are_refused_in_bounded_memory(tmp_path):
 
 
 def test_more_than_memory_is_refused(tmp_path, monkeypatch):
-    from steincv import _memory
+    from steincv.runtime import memory as _memory
 
     path = npz(tmp_path / "a.npz", draws=npy(np.zeros(1000)))
     monkeypatch.setattr(_memory, "available_memory", lambda: 4000)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv import _threads
-from steincv._threads import MUCH_WORK, blas_threads, both, threads
+from steincv.runtime import threads as _threads
+from steincv.runtime.threads import MUCH_WORK, blas_threads, both, threads
 
 
 @pytest.fixture

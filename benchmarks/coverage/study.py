@@ -20,8 +20,8 @@ import numpy as np
 from targets import CORRELATION, NAMES, TARGETS, functions
 
 import steincv as scv
-from steincv._folds import make_folds
-from steincv.families._method import CrossFit, Fitted, Method, make_problem
+from steincv.families.method import CrossFit, Fitted, Method, make_problem
+from steincv.stein.folds import make_folds
 
 CHAINS = 4
 SEED = 1509

@@ -26,10 +26,10 @@ if importlib.util.find_spec("threadpoolctl") is None:  # BLAS threads then stay 
     sys.modules["threadpoolctl"] = types.SimpleNamespace(ThreadpoolController=_Controller)
 
 import steincv as scv
-from steincv._files import read_samples
-from steincv._folds import make_folds
-from steincv._values import values_of
 from steincv.demo import constrain_eight_schools
+from steincv.samples.files import read_samples
+from steincv.samples.values import values_of
+from steincv.stein.folds import make_folds
 
 REPEATS = 3
 

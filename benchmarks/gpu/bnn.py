@@ -15,11 +15,13 @@ import numpy as np
 from record import record
 
 from steincv import Polynomial, Samples
-from steincv.experiments._bnn_draws import fall
-from steincv.families.neural.amortised import Amortised
 from steincv.families.neural.neural import CNCV
-from steincv.networks import Classifier, ImageEmbedding, NetworkField, full_gradient, load_digits
+from steincv.networks import Classifier, NetworkField, full_gradient
 from steincv.networks.predictive import predictions
+from steincv_paper.amortised import Amortised
+from steincv_paper.bnn_draws import fall
+from steincv_paper.digits import load_digits
+from steincv_paper.embedding import ImageEmbedding
 
 TRAINING, IMAGES, DRAWS = 1000, 500, 1000
 CHAINS, KEPT, WARMUP, LEAPFROGS, STEPS = 16, 200, 150, 20, 4000

@@ -11,8 +11,8 @@ from auto import eight_schools
 from record import record
 
 import steincv as scv
-from steincv._folds import make_folds
-from steincv._values import values_of
+from steincv.samples.values import values_of
+from steincv.stein.folds import make_folds
 
 RUNS = 20
 METHODS = {

@@ -11,8 +11,8 @@ import jax
 import numpy as np
 from record import record
 
-from steincv.families._device_kernel import control_functional_on_device
-from steincv.families._stein_kernels import SteinKernel
+from steincv.families.kernel.device import control_functional_on_device
+from steincv.families.kernel.stein_kernels import SteinKernel
 
 N, DIM, REPEATS = (30_000, 10, 5) if jax.default_backend() != "cpu" else (500, 10, 2)
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from record import record
 
-from steincv.families.neural import _fused
+from steincv.families.neural import fused as _fused
 from steincv.families.neural.training import PRECISION, Batch, Settings, Task, _segment, _start
 from steincv.families.neural.trials import Potential, VectorField
 

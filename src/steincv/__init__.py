@@ -1,9 +1,5 @@
 """Far more accurate expectations from the MCMC draws and gradients you already have."""
 
-from ._estimate import estimate as estimate
-from ._result import Estimate as Estimate
-from ._samples import Samples as Samples
-from ._status import Code as Code, InputError as InputError, Status as Status
 from .adapters import (
     from_arviz as from_arviz,
     from_blackjax as from_blackjax,
@@ -13,18 +9,24 @@ from .adapters import (
     from_pymc as from_pymc,
     from_stan as from_stan,
 )
+from .estimating import estimate as estimate
 from .evidence.bayes_factor import bayes_factor as bayes_factor
 from .evidence.ladder import temperature_ladder as temperature_ladder
 from .evidence.model_evidence import model_evidence as model_evidence
 from .evidence.thermodynamic import log_evidence as log_evidence
-from .families._method import Fitted as Fitted, Method as Method
 from .families.auto import Auto as Auto
-from .families.kernel import Kernel as Kernel
+from .families.kernel.kernel import Kernel as Kernel
+from .families.method import Fitted as Fitted, Method as Method
 from .families.monte_carlo import MonteCarlo as MonteCarlo
 from .families.neural.neural import CNCV as CNCV, NCV as NCV, Neural as Neural
-from .families.neural.trials import Potential as Potential, ScalarField as ScalarField, VectorField as VectorField
-from .families.polynomial import Polynomial as Polynomial
+from .families.neural.trials import (
+    Potential as Potential,
+    ScalarField as ScalarField,
+    VectorField as VectorField,
+)
+from .families.polynomial.polynomial import Polynomial as Polynomial
 from .families.stack import Stack as Stack
+from .judging.status import Code as Code, Status as Status
 from .networks.predictive import Predictive as Predictive, predictive as predictive
 from .report.figures import (
     plot_forest as plot_forest,
@@ -32,5 +34,8 @@ from .report.figures import (
     plot_stein_check as plot_stein_check,
     plot_trace as plot_trace,
 )
+from .result import Estimate as Estimate
+from .runtime.validation import InputError as InputError
+from .samples.samples import Samples as Samples
 
 __version__ = "0.1.0"

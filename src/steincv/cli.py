@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn
 
-from ._status import InputError
 from .evidence.command import add_options
 from .report import terminal
+from .runtime.validation import InputError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ._samples import Samples
-    from .families._method import Method
+    from .families.method import Method
+    from .samples.samples import Samples
 
 METHODS = {
     "auto": ("Auto", None),
@@ -164,10 +164,10 @@ def _demo(options: argparse.Namespace) -> None:
     with terminal.working("loading"):
         import steincv
 
-        from ._arrays import refuse_target
-        from ._files import read_samples
         from .demo import constrain_eight_schools
         from .report.figures import demo_figure
+        from .runtime.arrays import refuse_target
+        from .samples.files import read_samples
 
         with as_file(files("steincv") / "data" / "eight_schools.npz") as file:
             stored = read_samples(file)
@@ -195,8 +195,8 @@ def _estimate(options: argparse.Namespace) -> None:
     with terminal.working(f"reading {options.file}"):
         import steincv
 
-        from ._arrays import refuse_target
-        from ._files import read_samples
+        from .runtime.arrays import refuse_target
+        from .samples.files import read_samples
 
         samples = read_samples(options.file)
     for path in filter(None, (options.save, options.report)):
@@ -227,8 +227,8 @@ def _estimate(options: argparse.Namespace) -> None:
 
 
 def _evidence(options: argparse.Namespace) -> None:
-    from ._arrays import refuse_target
     from .evidence.command import example, run
+    from .runtime.arrays import refuse_target
 
     method = parse_method(options.method)
     if options.out:
@@ -258,9 +258,9 @@ def _evidence(options: argparse.Namespace) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     with terminal.working(f"checking {options.file}"):
-        from ._files import read_samples
         from .report.check import check, check_table, findings
         from .report.text import stein_table
+        from .samples.files import read_samples
 
         samples = read_samples(options.file)
         found = check(samples)
@@ -301,7 +301,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> None:
-    from .experiments import reproduce
+    from steincv_paper import reproduce
 
     run = reproduce(
         options.name,
@@ -318,7 +318,7 @@ def _reproduce(options: argparse.Namespace) -> None:
 
 
 def _bench(options: argparse.Namespace) -> None:
-    from ._bench import main as bench
+    from steincv_paper.bench import main as bench
 
     bench(options.arguments)
 
@@ -356,13 +356,13 @@ def _one_method(text: str) -> "Method":
 
 def _functions(texts: Sequence[str], samples: "Samples") -> "dict[str, np.ndarray] | None":
     """Values of every `--function` at the draws, called by its text, or as in `name = expression`."""
-    from ._expressions import evaluate
+    from .samples.expressions import evaluate
 
     if not texts:
         return None
     columns = {name: samples.draws[..., i] for i, name in enumerate(samples.names)}
     if samples.parameters is not None:  # as the user knows them: Stan calls tau and its logarithm by one name
-        from ._values import values_of
+        from .samples.values import values_of
 
         known = values_of(None, samples)
         columns |= {label: known.array[..., i] for i, label in enumerate(known.labels)}

@@ -3,7 +3,7 @@
 import numpy as np
 
 import steincv as scv
-from steincv._diagnostics import STEIN_LIMIT, stein_check
+from steincv.judging.diagnostics import STEIN_LIMIT, stein_check
 
 
 def differences(log_density, x, step=1e-3):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv.adapters._foreign import LIBRARIES
+from steincv.adapters.foreign import LIBRARIES
 
 ADAPTERS = {
     "numpyro": lambda: scv.from_numpyro(object()),
@@ -89,7 +89,7 @@ def test_broken(adapter, monkeypatch, tmp_path):
 
 
 def test_a_newer_version_is_not_older(monkeypatch):
-    from steincv.adapters._foreign import foreign
+    from steincv.adapters.foreign import foreign
 
     for version in ("3.1.4", "3.1.10", "3.10.0rc2", "4"):
         library = ModuleType("emcee")

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv._samples import Parameters
-from steincv._values import values_of
+from steincv.samples.samples import Parameters
+from steincv.samples.values import values_of
 
 X = np.random.default_rng(0).normal(size=(3, 20, 2))
 ARRAYS = {"tau": np.exp(X[..., 0]), "mu": X[..., 1], "theta": np.stack([X, 2 * X], axis=-2)}

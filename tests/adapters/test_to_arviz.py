@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv._samples import Parameters
+from steincv.samples.samples import Parameters
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of a library's own making
 

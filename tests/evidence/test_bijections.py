@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv import _threads
 from steincv.evidence import Interval, Positive, PowerPosterior, Real, Simplex
 from steincv.evidence.power_posterior import PIECE
+from steincv.runtime import threads as _threads
 
 EVERY = [
     Real(),

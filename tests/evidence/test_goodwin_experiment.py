@@ -7,9 +7,9 @@ import pandas
 import pytest
 
 import steincv as scv
-from steincv.experiments import _claims, _goodwin_fits, goodwin
-from steincv.experiments._goodwin_figures import against_dimension, ratios
-from steincv.experiments._goodwin_fits import Draws, Split, evidence_rows, fit, ratio_rows, rung_rows, size_rows
+from steincv_paper import claims as _claims, goodwin, goodwin_fits as _goodwin_fits
+from steincv_paper.goodwin_figures import against_dimension, ratios
+from steincv_paper.goodwin_fits import Draws, Split, evidence_rows, fit, ratio_rows, rung_rows, size_rows
 
 SPECIES = (3, 4, 7, 8)
 LOWEST = {

@@ -5,8 +5,8 @@ import pytest
 
 import steincv as scv
 from steincv.evidence.ladder import check_temperatures
-from steincv.evidence.models.regression import Regression
 from steincv.evidence.rules import halved, integral, second_order, trapezoid
+from steincv_paper.models.regression import Regression
 
 
 def exact_moments(problem, t):

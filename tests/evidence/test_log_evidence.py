@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv.evidence.models.regression import Regression
-from steincv.evidence.models.van_der_pol import EXACT, POSTERIOR_MEAN, van_der_pol
+from steincv_paper.models.regression import Regression
+from steincv_paper.models.van_der_pol import EXACT, POSTERIOR_MEAN, van_der_pol
 
 LADDER = scv.temperature_ladder(31)
 

@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv._diagnostics import stein_check
-from steincv.evidence.models import van_der_pol as vdp
-from steincv.evidence.models.goodwin import SIGMA, Goodwin, field, goodwin, path, raw_coordinates, true_parameters
-from steincv.evidence.models.runge_kutta import solve
+from steincv.judging.diagnostics import stein_check
+from steincv_paper.models import van_der_pol as vdp
+from steincv_paper.models.goodwin import (
+    SIGMA,
+    Goodwin,
+    field,
+    goodwin,
+    path,
+    raw_coordinates,
+    true_parameters,
+)
+from steincv_paper.models.runge_kutta import solve
 
 
 def near_truth(species, n, spread, seed=0):

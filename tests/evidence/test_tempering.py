@@ -14,9 +14,9 @@ import pytest
 
 import steincv as scv
 from steincv.evidence import Positive, PowerPosterior, Real, checkpoint, temper, tempering
-from steincv.evidence.models.regression import Regression, regression
 from steincv.evidence.swaps import new_walkers, swap
 from steincv.evidence.warm_up import windows
+from steincv_paper.models.regression import Regression, regression
 
 T = scv.temperature_ladder(8, 3)
 EXAMPLE = regression(2)
@@ -256,7 +256,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(tempered, tmp_path):
         import time
         from steincv import temperature_ladder
         from steincv.evidence import checkpoint, temper, tempering
-        from steincv.evidence.models.regression import regression
+        from steincv_paper.models.regression import regression
         checkpoint.INTERVAL = 0.0
         segment = tempering._Run.segment
         def slowly(self, state, job):

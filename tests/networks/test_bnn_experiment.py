@@ -5,9 +5,9 @@ import pandas
 import pytest
 
 import steincv as scv
-from steincv.experiments import _claims, bnn
-from steincv.experiments._bnn_draws import Problem
-from steincv.experiments._bnn_fits import METHODS, Split, default_rows, ratio_rows, sampler_row
+from steincv_paper import bnn, claims as _claims
+from steincv_paper.bnn_draws import Problem
+from steincv_paper.bnn_fits import METHODS, Split, default_rows, ratio_rows, sampler_row
 
 SCORED = ("plain BNN", *METHODS, "predictive()", "single MLE network")
 

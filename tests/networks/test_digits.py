@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv.networks import _fetch, load_digits
+from steincv_paper import fetch as _fetch
+from steincv_paper.digits import load_digits
 
 
 def idx(array: np.ndarray) -> bytes:

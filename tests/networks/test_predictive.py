@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv.families.neural.amortised import Amortised, unseen
 from steincv.networks import entropy, predictive
-from steincv.networks._trust import score_outliers, stable
+from steincv.networks.trust import score_outliers, stable
+from steincv_paper.amortised import Amortised, unseen
 
 
 @pytest.fixture(scope="module")

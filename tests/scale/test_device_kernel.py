@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv.families import _device_kernel as device, kernel as kernel_family
-from steincv.families._control_functional import JITTER, control_functional
-from steincv.families._device_kernel import control_functional_on_device, stein_matrix
-from steincv.families._stein_kernels import KERNELS, SteinKernel
+from steincv.families.kernel import device as device, kernel as kernel_family
+from steincv.families.kernel.control_functional import JITTER, control_functional
+from steincv.families.kernel.device import control_functional_on_device, stein_matrix
+from steincv.families.kernel.stein_kernels import KERNELS, SteinKernel
 
 
 @pytest.mark.parametrize("order", [1, 2])

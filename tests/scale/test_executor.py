@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv.families._method import Control, Method
+from steincv.families.method import Control, Method
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ import pytest
 import scipy.signal
 
 import steincv as scv
-from steincv._folds import make_folds
-from steincv.families import polynomial
-from steincv.families._hermite import stein_features
+from steincv.families.polynomial import polynomial
+from steincv.families.polynomial.hermite import stein_features
+from steincv.stein.folds import make_folds
 from steincv.stream import products, series as kept, source as reading
 from steincv.stream.coordinates import FoldMap
 from steincv.stream.moments import outer
@@ -207,7 +207,7 @@ def test_chains_that_disagree_and_heavy_tails_are_seen_in_blocks(tmp_path, monke
 
 
 def test_tails_are_those_of_all_draws():
-    from steincv._error_bars import tail_index
+    from steincv.judging.error_bars import tail_index
 
     x = np.random.default_rng(0).standard_t(3, size=(4, 5000, 2))
     tails = Tails(2, 20_000)

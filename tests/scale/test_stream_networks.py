@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv._folds import make_folds
-from steincv.families._method import make_problem
+from steincv.families.method import make_problem
+from steincv.stein.folds import make_folds
 from steincv.stream import networks, passes, source as reading
 from steincv.stream.coordinates import FoldMap
 from steincv.stream.functions import Functions

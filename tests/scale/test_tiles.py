@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv.families import polynomial
+from steincv.families.polynomial import polynomial
 
 
 @pytest.mark.parametrize("degree", [1, 3])

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import steincv as scv
-from steincv._files import read_samples
+from steincv.samples.files import read_samples
 
 MEMORY, SECONDS = 1 << 30, 1.0
 INTERESTING = (0, 1, 0x7F, 0x80, 0xFF)

@@ -6,8 +6,8 @@ import pytest
 from densities import bent_mixture
 
 import steincv as scv
-from steincv._diagnostics import stein_status, value_status
-from steincv._error_bars import average
+from steincv.judging.diagnostics import stein_status, value_status
+from steincv.judging.error_bars import average
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 import steincv as scv
 from steincv import cli
-from steincv._files import read_samples
+from steincv.samples.files import read_samples
 
 HOSTILE = (
     "<script>document.title='x'</script>",

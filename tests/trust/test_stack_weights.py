@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from steincv._folds import make_folds
-from steincv.families._method import CrossFit
+from steincv.families.method import CrossFit
 from steincv.families.stack import combine
+from steincv.stein.folds import make_folds
 
 
 def test_weights_of_a_fold_come_from_the_others():

@@ -4,10 +4,10 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from .._files import labelled_samples, read_samples
-from .._samples import Samples
-from .._status import InputError
-from ._foreign import foreign
+from ..runtime.validation import InputError
+from ..samples.files import labelled_samples, read_samples
+from ..samples.samples import Samples
+from .foreign import foreign
 
 
 def from_arviz(data: Any) -> Samples:

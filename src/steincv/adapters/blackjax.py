@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from .._samples import Samples
-from .._status import InputError
-from ._columns import at_every_draw, same_density
-from ._foreign import foreign
-from ._trees import samples_of_tree
+from ..runtime.validation import InputError
+from ..samples.samples import Samples
+from .columns import at_every_draw, same_density
+from .foreign import foreign
+from .trees import samples_of_tree
 
 
 def from_blackjax(

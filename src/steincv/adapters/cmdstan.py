@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import StrPath, reading
-from .._memory import reserve
-from .._samples import Parameters, Samples
-from .._status import InputError
-from . import _stan_names as stan_names
-from ._foreign import foreign
+from ..runtime.arrays import StrPath, reading
+from ..runtime.memory import reserve
+from ..runtime.validation import InputError
+from ..samples.samples import Parameters, Samples
+from . import stan_names as stan_names
+from .foreign import foreign
 
 HOW = "CmdStanPy: model.sample(..., save_latent_dynamics=True, sig_figs=17); CmdStan: output diagnostic_file=..."
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from .._samples import Samples
-from .._status import InputError
-from ._columns import at_every_draw, same_density
-from ._foreign import foreign
+from ..runtime.validation import InputError
+from ..samples.samples import Samples
+from .columns import at_every_draw, same_density
+from .foreign import foreign
 
 
 def from_emcee(

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from .._samples import Parameters, Samples
-from .._status import InputError
-from ._columns import at_every_draw, columns
-from ._foreign import foreign
-from ._trees import samples_of_tree
+from ..runtime.validation import InputError
+from ..samples.samples import Parameters, Samples
+from .columns import at_every_draw, columns
+from .foreign import foreign
+from .trees import samples_of_tree
 
 
 def from_numpyro(mcmc: Any, *args: Any, **kwargs: Any) -> Samples:

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from .._files import kept_gradients, labelled_samples, posterior_parameters
-from .._samples import Samples
-from .._status import InputError
-from ._columns import at_every_draw, columns
-from ._foreign import foreign
+from ..runtime.validation import InputError
+from ..samples.files import kept_gradients, labelled_samples, posterior_parameters
+from ..samples.samples import Samples
 from .arviz import groups_of
+from .columns import at_every_draw, columns
+from .foreign import foreign
 
 
 def from_pymc(data: Any, model: Any = None) -> Samples:

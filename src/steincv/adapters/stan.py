@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .._samples import Parameters, Samples
-from .._status import InputError
-from . import _stan_names as stan_names
-from ._columns import entry
-from ._foreign import foreign
+from ..runtime.validation import InputError
+from ..samples.samples import Parameters, Samples
+from . import stan_names as stan_names
+from .columns import entry
+from .foreign import foreign
 
 
 def from_stan(fit: Any, model: Any) -> Samples:

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._error_bars import DRAWS_PER_DEGREE_OF_FREEDOM, Average, degrees_of_freedom
-from .._result import Estimate
-from .._status import InputError
+from ..judging.error_bars import DRAWS_PER_DEGREE_OF_FREEDOM, Average, degrees_of_freedom
+from ..result import Estimate
+from ..runtime.validation import InputError
 
 # Jeffreys' scale, in powers of ten of the Bayes factor.
 SCALE = ((0.5, "barely worth a mention"), (1.0, "substantial"), (1.5, "strong"), (2.0, "very strong"))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._status import InputError
+from ..runtime.validation import InputError
 
 
 def _shape(name: str, shape: Any) -> tuple[int, ...]:

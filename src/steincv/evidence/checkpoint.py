@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from .._arrays import StrPath, read_arrays, refuse_target, whole_file
-from .._status import InputError
+from ..runtime.arrays import StrPath, read_arrays, refuse_target, whole_file
+from ..runtime.validation import InputError
 
 # Seconds between two writes: what a kill can cost.
 INTERVAL = 10.0

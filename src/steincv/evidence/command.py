@@ -4,12 +4,13 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from .._status import InputError
+from ..runtime.validation import InputError
 
 if TYPE_CHECKING:
-    from .._result import Estimate
-    from ..families._method import Method
-    from .models.example import Example
+    from steincv_paper.models.example import Example
+
+    from ..families.method import Method
+    from ..result import Estimate
 
 MODELS = ("regression", "van-der-pol", "goodwin")
 # Enough for a table in about a minute; draws a rung and replica, iterations of warm-up, iterations a draw.
@@ -37,9 +38,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def example(options: argparse.Namespace) -> "Example":
     """The model that the options name."""
-    from .models.goodwin import goodwin
-    from .models.regression import regression
-    from .models.van_der_pol import van_der_pol
+    from steincv_paper.models.goodwin import goodwin
+    from steincv_paper.models.regression import regression
+    from steincv_paper.models.van_der_pol import van_der_pol
 
     if options.model == "regression":
         return regression(options.dim, seed=options.seed)

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._arrays import whole_file
-from .._result import Estimate
-from .._status import InputError
 from ..report.figures import CONTROLLED, GRID, INK, PLAIN
 from ..report.text import plus_minus
+from ..result import Estimate
+from ..runtime.arrays import whole_file
+from ..runtime.validation import InputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

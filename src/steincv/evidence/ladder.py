@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from .._folds import whole_number
-from .._status import InputError
+from ..runtime.validation import InputError, whole_number
 
 
 def temperature_ladder(rungs: int = 30, power: float = 5.0) -> Float[np.ndarray, " rung"]:

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from .._arrays import StrPath
-from .._result import Estimate
-from ..families._method import Method
+from ..families.method import Method
+from ..result import Estimate
+from ..runtime.arrays import StrPath
 from .moves import RANDOM_WALK
 from .power_posterior import PowerPosterior
 from .tempering import temper

@@ -7,7 +7,7 @@ then mean the same at every rung. Whatever has no finite likelihood is rejected 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .._status import InputError
+from ..runtime.validation import InputError
 from .power_posterior import PowerPosterior
 
 RANDOM_WALK, MALA, NUTS = "random walk", "mala", "nuts"

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from .._compile_cache import compile_cache
-from .._samples import Samples
-from .._status import InputError
-from .._threads import threads
+from ..runtime.compile_cache import compile_cache
+from ..runtime.threads import threads
+from ..runtime.validation import InputError
+from ..samples.samples import Samples
 from .bijections import Bijection
 
 # Gradients are taken of this many draws at a time, in each of so many threads at most: that bounds the memory of their

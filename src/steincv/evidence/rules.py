@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float, Int
 
-from .._status import InputError
+from ..runtime.validation import InputError
 
 RULES = ("second-order", "trapezoid")
 # The second-order rule has an error of order four: on half the rungs it is 16 times as large ...

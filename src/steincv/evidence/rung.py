@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from .._error_bars import Average, average, tail_index
-from .._estimate import estimate
-from .._result import Estimate
-from .._samples import Samples
-from .._status import InputError
-from ..families._method import Method
+from ..estimating import estimate
+from ..families.method import Method
+from ..judging.error_bars import Average, average, tail_index
+from ..result import Estimate
+from ..runtime.validation import InputError
+from ..samples.samples import Samples
 from .bridge import Bridge
 
 # Beyond this Pareto k a sample mean converges so slowly that no error bar describes it.
@@ -131,7 +131,7 @@ def no_usable_mean(values: Float[np.ndarray, "chain draw"]) -> str | None:
 
 def check_values(name: str, values: object, samples: Samples) -> Float[np.ndarray, "chain draw"]:
     """Log likelihoods of one rung, `(chain, draw)`, checked against its samples."""
-    from .._samples import finite_array
+    from ..samples.samples import finite_array
 
     array = finite_array(f"log_likelihoods of {name}", values)
     chains, draws, _ = samples.draws.shape

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..families._hermite import feature_count
-from ..families._method import Method
-from ..families.polynomial import Polynomial
+from ..families.method import Method
+from ..families.polynomial.hermite import feature_count
+from ..families.polynomial.polynomial import Polynomial
 from ..families.stack import Stack
 
 HIGHEST_DEGREE = 6

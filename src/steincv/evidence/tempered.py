@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from .._error_bars import effective_draws, split_rhat
-from .._samples import Samples
-from .._status import InputError
+from ..judging.error_bars import effective_draws, split_rhat
+from ..runtime.validation import InputError
+from ..samples.samples import Samples
 from .ladder import rung_name
 from .power_posterior import PowerPosterior
 

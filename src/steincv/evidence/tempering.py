@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from .._arrays import StrPath
-from .._compile_cache import compile_cache
-from .._folds import whole_number
-from .._memory import reserve
-from .._status import InputError
+from ..runtime.arrays import StrPath
+from ..runtime.compile_cache import compile_cache
+from ..runtime.memory import reserve
+from ..runtime.validation import InputError, whole_number
 from .checkpoint import Checkpoint
 from .ladder import check_temperatures, rung_name, temperature_ladder
 from .moves import RANDOM_WALK, TARGET, Point, at, first_step, fresh, mover
@@ -24,7 +23,17 @@ from .power_posterior import PowerPosterior
 from .progress import bar
 from .swaps import Walkers, new_walkers, swap
 from .tempered import Tempered
-from .warm_up import FEWEST_IN_WINDOW, LARGEST_DENSE, Moments, Tuning, add, factors, no_moments, react, windows
+from .warm_up import (
+    FEWEST_IN_WINDOW,
+    LARGEST_DENSE,
+    Moments,
+    Tuning,
+    add,
+    factors,
+    no_moments,
+    react,
+    windows,
+)
 
 # Between so many segments there is progress to see and a place to stop at.
 SEGMENTS = 50

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .._result import Estimate
 from ..report.text import clean, plus_minus, times
+from ..result import Estimate
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from .._error_bars import DRAWS_PER_DEGREE_OF_FREEDOM, Average, average, degrees_of_freedom
-from .._folds import whole_number
-from .._result import Estimate
-from .._samples import Samples
-from .._status import ALARMS, Code, InputError, Status
-from ..families._method import Method
 from ..families.auto import Auto
+from ..families.method import Method
+from ..judging.error_bars import DRAWS_PER_DEGREE_OF_FREEDOM, Average, average, degrees_of_freedom
+from ..judging.status import ALARMS, Code, Status
+from ..result import Estimate
+from ..runtime.validation import InputError, whole_number
+from ..samples.samples import Samples
 from .bridge import Bridge
 from .ladder import check_temperatures, rung_name
 from .progress import bar

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .._folds import Fold
-from .._samples import Samples
-from .._threads import both
-from ._hermite import feature_count
-from ._method import WORK_A_DRAW, Control, CrossFit, Method, Problem, Simpler
-from .kernel import Kernel
+from ..runtime.threads import both
+from ..samples.samples import Samples
+from ..stein.folds import Fold
+from .kernel.kernel import Kernel
+from .method import WORK_A_DRAW, Control, CrossFit, Method, Problem, Simpler
 from .neural.neural import Neural
 from .neural.trials import VectorField
-from .polynomial import Polynomial
+from .polynomial.hermite import feature_count
+from .polynomial.polynomial import Polynomial
 from .stack import Stack, combine
 
 # Below this share of the variance there is nothing left to win, only round-off.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._method import Control, Method, Problem
+from .method import Control, Method, Problem
 
 
 @dataclass(frozen=True)

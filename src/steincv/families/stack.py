@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from .._error_bars import ROUND_OFF
-from .._folds import Block, Fold, make_folds
-from .._samples import Samples
-from .._status import InputError
-from ._method import Control, CrossFit, Method, Place, Problem
+from ..judging.error_bars import ROUND_OFF
+from ..runtime.validation import InputError
+from ..samples.samples import Samples
+from ..stein.folds import Block, Fold, make_folds
+from .method import Control, CrossFit, Method, Place, Problem
 
 
 @dataclass(frozen=True)

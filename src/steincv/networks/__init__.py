@@ -1,8 +1,6 @@
 """Bayesian neural networks: models, samplers, and prediction scores with less noise."""
 
 from .classifier import Classifier as Classifier
-from .digits import Digits as Digits, load_digits as load_digits
-from .embedding import ImageEmbedding as ImageEmbedding
 from .full_gradient import full_gradient as full_gradient
 from .network_field import NetworkField as NetworkField
 from .predictive import Predictive as Predictive, entropy as entropy, predictive as predictive

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._samples import finite_array
-from .._status import InputError
+from ..runtime.validation import InputError
+from ..samples.samples import finite_array
 
 SIDE = 28
 # 5 x 5 with 2 filters, 3 x 3 with 3 filters, 3 x 7 x 7 activations to 2 classes. The paper says 407; this is 405.

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .._compile_cache import compile_cache
-from .._folds import whole_number
-from .._samples import Samples
-from .._status import InputError
+from ..runtime.compile_cache import compile_cache
+from ..runtime.validation import InputError, whole_number
+from ..samples.samples import Samples
 
 
 def full_gradient(

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from .._compile_cache import compile_cache
-from .._folds import Fold
-from .._memory import reserve
-from .._samples import Samples
-from .._status import InputError
-from .._stein import Standardise
-from ..families._method import Control, CrossFit, Fitted, Method, Problem, as_values
+from ..families.method import Control, CrossFit, Fitted, Method, Problem, as_values
+from ..runtime.compile_cache import compile_cache
+from ..runtime.memory import reserve
+from ..runtime.validation import InputError
+from ..samples.samples import Samples
+from ..stein.coordinates import Standardise
+from ..stein.folds import Fold
 from .classifier import Classifier
 from .gauss_newton import gauss_newton_fields
 from .last_layer import last_layer_fields

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from .._compile_cache import compile_cache
-from .._error_bars import ROUND_OFF, average
-from .._estimate import estimate
-from .._result import Estimate
-from .._samples import Samples
-from .._status import InputError
-from ..families._method import Method
+from ..estimating import estimate
 from ..families.auto import Auto
-from ..families.polynomial import Polynomial
-from ._trust import chains_agree, score_outliers, stable
+from ..families.method import Method
+from ..families.polynomial.polynomial import Polynomial
+from ..judging.error_bars import ROUND_OFF, average
+from ..result import Estimate
+from ..runtime.compile_cache import compile_cache
+from ..runtime.validation import InputError
+from ..samples.samples import Samples
 from .network_field import FIELDS, NetworkField
+from .trust import chains_agree, score_outliers, stable
 
 if TYPE_CHECKING:
     import pandas

@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._folds import whole_number
-from .._samples import finite_array
-from .._status import InputError
+from ..runtime.validation import InputError, whole_number
+from ..samples.samples import finite_array
 
 
 class Weights(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from .._compile_cache import compile_cache
+from ..runtime.compile_cache import compile_cache
 
 # Rows of the data that one piece of a gradient is made of.
 ROWS = 512

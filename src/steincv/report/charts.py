@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from .._result import Estimate
+from ..result import Estimate
 from .running import running, window
 from .text import clean, plus_minus, times
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._diagnostics import LOW_ESS, RHAT_LIMIT, STEIN_LIMIT, TAIL_LIMIT, SteinCheck, stein_check
-from .._error_bars import average, split_rhat, tail_index
-from .._samples import Samples
+from ..judging.diagnostics import LOW_ESS, RHAT_LIMIT, STEIN_LIMIT, TAIL_LIMIT, SteinCheck, stein_check
+from ..judging.error_bars import average, split_rhat, tail_index
+from ..samples.samples import Samples
 from .text import clean
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._diagnostics import STEIN_LIMIT, stein_check
-from .._result import Estimate
-from .._samples import Samples
-from .._status import InputError
+from ..judging.diagnostics import STEIN_LIMIT, stein_check
+from ..result import Estimate
+from ..runtime.validation import InputError
+from ..samples.samples import Samples
 from .check import coordinate_z
 from .running import running, window
 from .text import clean, times
@@ -183,7 +183,7 @@ def demo_figure(estimate: Estimate, path: "str | os.PathLike[str]") -> None:
     """The forest and the gains side by side, in one PNG."""
     from matplotlib.figure import Figure
 
-    from .._arrays import whole_file
+    from ..runtime.arrays import whole_file
 
     figure = Figure(figsize=(11.6, _height(min(len(estimate.labels), MOST_OUTPUTS))), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from .._status import Code
+from ..judging.status import Code
 
 
 class Meaning(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._result import Estimate
+from ..result import Estimate
 from . import charts
 from .charts import escaped, label_html
 from .text import short_method

@@ -12,10 +12,10 @@ from importlib.resources import files
 
 import numpy as np
 
-from .._diagnostics import STEIN_LIMIT
-from .._error_bars import split_rhat, tail_index
-from .._result import Estimate
-from .._status import ALARMS, Code, Status
+from ..judging.diagnostics import STEIN_LIMIT
+from ..judging.error_bars import split_rhat, tail_index
+from ..judging.status import ALARMS, Code, Status
+from ..result import Estimate
 from . import charts
 from .charts import escaped, label_html
 from .check import chains, effective, tails
@@ -35,7 +35,7 @@ ICON = (
 
 def write_report(estimate: Estimate, path: "str | os.PathLike[str]", *, force: bool = False) -> None:
     """Write the page to `path`, whole or not at all."""
-    from .._arrays import refuse_target, whole_file
+    from ..runtime.arrays import refuse_target, whole_file
 
     refuse_target(path, force=force)
     text = page(estimate).encode()

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._error_bars import average
-from .._result import Estimate
+from ..judging.error_bars import average
+from ..result import Estimate
 
 FEWEST = 10  # draws a chain before an interval means anything
 POINTS = 80

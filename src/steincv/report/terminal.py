@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .._error_bars import Average
-    from .._result import Estimate
-    from .._samples import Samples
+    from ..judging.error_bars import Average
+    from ..result import Estimate
+    from ..samples.samples import Samples
 
 
 def console(stderr: bool = False) -> Any:
@@ -108,7 +108,7 @@ def outputs(result: "Estimate") -> list[dict[str, Any]]:
 
 def print_json(data: Any) -> None:
     """JSON as the standard has it: what is not finite becomes null."""
-    from .._store import plain_data
+    from .store import plain_data
 
     print(json.dumps(_finite(plain_data(data)), indent=2, allow_nan=False))
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._diagnostics import STEIN_LIMIT, SteinCheck
-from .._result import Estimate
-from .._status import ALARMS, Code, Status
+from ..judging.diagnostics import STEIN_LIMIT, SteinCheck
+from ..judging.status import ALARMS, Code, Status
+from ..result import Estimate
 
 if TYPE_CHECKING:
     from rich.table import Table

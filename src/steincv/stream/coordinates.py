@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from .._samples import Samples
-from .._status import InputError
-from .._stein import LARGEST, Standardise
+from ..runtime.validation import InputError
+from ..samples.samples import Samples
+from ..stein.coordinates import LARGEST, Standardise
 from .moments import Sums
 
 

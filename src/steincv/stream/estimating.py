@@ -5,7 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from .._diagnostics import (
+from ..estimating import enough, estimate, verdict
+from ..families.method import Method
+from ..families.monte_carlo import MonteCarlo
+from ..families.neural.neural import Neural
+from ..families.polynomial.hermite import feature_count
+from ..families.polynomial.polynomial import Polynomial
+from ..judging.diagnostics import (
     LOW_ESS,
     RHAT_LIMIT,
     STEIN_LIMIT,
@@ -17,19 +23,13 @@ from .._diagnostics import (
     stein_z,
     value_status,
 )
-from .._error_bars import Average
-from .._estimate import enough, estimate, verdict
-from .._folds import whole_number
-from .._memory import reserve
-from .._samples import Samples
-from .._status import Code, InputError, Status
-from .._threads import blas_threads
-from .._values import Values
-from ..families._hermite import feature_count
-from ..families._method import Method
-from ..families.monte_carlo import MonteCarlo
-from ..families.neural.neural import Neural
-from ..families.polynomial import Polynomial
+from ..judging.error_bars import Average
+from ..judging.status import Code, Status
+from ..runtime.memory import reserve
+from ..runtime.threads import blas_threads
+from ..runtime.validation import InputError, whole_number
+from ..samples.samples import Samples
+from ..samples.values import Values
 from .coordinates import FoldMap
 from .functions import Functions
 from .passes import LANES, Control, FoldSums, Passed, Stream, joined

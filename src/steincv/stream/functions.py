@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .._samples import Samples
-from .._status import InputError
-from .._values import Values, _join, values_of
+from ..runtime.validation import InputError
+from ..samples.samples import Samples
+from ..samples.values import Values, _join, values_of
 from .source import Column, Piece, Source
 
 

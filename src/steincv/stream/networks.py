@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._compile_cache import compile_cache
-from .._memory import reserve
-from .._status import InputError
-from ..families._method import Control, Problem
-from ..families.neural._coordinates import Stretch
-from ..families.neural._potential_fit import validation_draws
+from ..families.method import Control, Problem
 from ..families.neural.neural import PENALTIES, Neural, _pretrains, controls, grid_of_tasks
+from ..families.neural.potential_fit import validation_draws
+from ..families.neural.stretch import Stretch
 from ..families.neural.trials import Potential
+from ..runtime.compile_cache import compile_cache
+from ..runtime.memory import reserve
+from ..runtime.validation import InputError
 from .coordinates import FoldMap
 from .moments import Sums
 from .polynomial import Moments
@@ -177,7 +177,7 @@ def _windows(
     seed: int,
 ) -> Iterator[Any]:
     """`count` windows on the devices there are: training draws from some pieces, and the same validation draws."""
-    from .._sharding import place
+    from ..families.neural.sharding import place
     from ..families.neural.training import Batch
 
     rng = np.random.default_rng(seed)

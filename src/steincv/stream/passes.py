@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._memory import GIB, reserve
-from .._samples import LARGEST, Samples
-from ..families._method import spaced_sample, spacing
-from ..families.polynomial import most_fitted
+from ..families.method import spaced_sample, spacing
+from ..families.polynomial.polynomial import most_fitted
+from ..runtime.memory import GIB, reserve
+from ..samples.samples import LARGEST, Samples
 from .coordinates import FoldMap, Provisional, not_finite
 from .functions import Functions
 from .moments import TILE, Sums, Tiles

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ..families._hermite import degrees, stein_features
-from ..families._ridge import ridge_of_moments
+from ..families.polynomial.hermite import degrees, stein_features
+from ..families.polynomial.ridge import ridge_of_moments
 from .coordinates import FoldMap
 from .moments import Sums, outer
 

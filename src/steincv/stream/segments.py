@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._folds import make_folds, whole_number
-from .._status import InputError
-from ..families._ridge import judged_every
+from ..families.polynomial.ridge import judged_every
+from ..runtime.validation import InputError, whole_number
+from ..stein.folds import make_folds
 
 
 class Range(NamedTuple):

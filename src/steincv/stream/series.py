@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from .._error_bars import Average, average
+from ..judging.error_bars import Average, average
 
 # Numbers that are kept for all block means together: 64 MiB.
 MOST_ENTRIES = 2**23

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._arrays import StrPath, reading
-from .._files import DRAWS, SCORES, _refuse_unknown_codecs
-from .._memory import GIB, reserve
-from .._samples import Streamed
-from .._status import InputError
+from ..runtime.arrays import StrPath, reading
+from ..runtime.memory import GIB, reserve
+from ..runtime.validation import InputError
+from ..samples.files import DRAWS, SCORES, _refuse_unknown_codecs
+from ..samples.samples import Streamed
 
 NAMES = ((DRAWS, SCORES), ("draws", "scores"))
 # Bytes of draws and scores that are read at a time, as far as the file's own chunks allow.

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..._compile_cache import compile_cache
-from ..._folds import whole_number
-from ..._memory import reserve
-from ..._status import InputError
-from .._method import Control, Method, Problem
-from ._coordinates import Stretch
-from ._potential_fit import fit_potentials, pad, validation_draws
-from .amortised import Amortised
+from ...runtime.compile_cache import compile_cache
+from ...runtime.memory import reserve
+from ...runtime.validation import InputError, whole_number
+from ..method import Control, Method, Problem
+from .potential_fit import fit_potentials, pad, validation_draws
+from .stretch import Stretch
 from .trials import Custom, Potential, Trial, VectorField
 
 if TYPE_CHECKING:
@@ -104,11 +102,9 @@ class Neural(Method):
         trial = self.trial
         shallow = isinstance(trial, Potential) and trial.depth == 1 and trial.activation == "tanh"
         with compile_cache():
-            if isinstance(trial, Amortised):
-                from ._amortised_fit import fit_amortised
-
-                penalties = PENALTIES if self.penalty == "auto" else (float(self.penalty),)
-                return fit_amortised(self, problems, seed, penalties)
+            own = trial.solve(self, problems, seed)
+            if own is not None:
+                return own
             if shallow and self.solver == "auto" and self.center and self.checkpoint is None:
                 return fit_potentials(problems, seed, width=trial.width, degree=trial.degree)
             return _fit_networks(self, problems, seed)

@@ -21,9 +21,9 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from ..._status import InputError
-from ..._stein import stein
-from . import _fused
+from ...runtime.validation import InputError
+from ...stein.coordinates import stein
+from . import fused as _fused
 from .trials import Custom, Trial
 
 SEGMENTS = 20
@@ -203,7 +203,7 @@ class _Checkpoint:
         self.leaves, self.structure = jax.tree.flatten(state)
 
     def write(self, state: State, done: int) -> None:
-        from ..._arrays import whole_file
+        from ...runtime.arrays import whole_file
 
         arrays: dict[str, Any] = {f"leaf{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves(state))}
         identity = np.frombuffer(self.identity.encode(), np.uint8)
@@ -213,7 +213,7 @@ class _Checkpoint:
     def resume(self, state: State) -> tuple[State, int]:
         if not self.path.exists():
             return state, 0
-        from ..._arrays import read_arrays
+        from ...runtime.arrays import read_arrays
 
         arrays = read_arrays(self.path, ["done", "identity", *(f"leaf{i}" for i in range(len(self.leaves)))])
         if arrays["identity"].tobytes().decode() != self.identity:

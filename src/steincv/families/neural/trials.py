@@ -5,11 +5,15 @@ has a closed form, or is carried forward beside the value; only a user's own fun
 """
 
 import abc
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..._folds import whole_number
-from ..._status import InputError
+from ...runtime.validation import InputError, whole_number
+from ..method import Control, Problem
+
+if TYPE_CHECKING:
+    from .neural import Neural
 
 # JAX takes a second to import, so the formulas, in `_fields`, are imported when a network is first used.
 ACTIVATIONS = ("sigmoid", "sin", "softplus", "tanh")
@@ -25,6 +29,10 @@ class Trial(abc.ABC):
     @abc.abstractmethod
     def field(self, params: Any, z: Any) -> tuple[Any, Any]:
         r"""$\Phi$ at draws `(n, dim)`, `(n, dim)` or `(n, 1)` if all coordinates are equal, and $\nabla\cdot\Phi$."""
+
+    def solve(self, method: "Neural", problems: Sequence[Problem], seed: int) -> list[Control] | None:
+        """Fit every problem in a way of its own, or return None to be trained by `Neural`."""
+        return None
 
 
 def check_network(name: str, width: int, depth: int, activation: str) -> None:
@@ -52,12 +60,12 @@ class VectorField(Trial):
         check_network("VectorField", self.width, self.depth, self.activation)
 
     def init(self, key: Any, dim: int) -> Any:
-        from ._fields import dense
+        from .fields import dense
 
         return dense(key, [dim, *[self.width] * self.depth, dim])
 
     def field(self, params: Any, z: Any) -> tuple[Any, Any]:
-        from ._fields import vector_field
+        from .fields import vector_field
 
         return vector_field(params, self.activation, z)
 
@@ -80,12 +88,12 @@ class ScalarField(Trial):
         whole_number("context", self.context, 0)
 
     def init(self, key: Any, dim: int) -> Any:
-        from ._fields import dense
+        from .fields import dense
 
         return dense(key, [dim + self.context, *[self.width] * self.depth, 1])
 
     def field(self, params: Any, z: Any, context: Any = None) -> tuple[Any, Any]:
-        from ._fields import scalar_field
+        from .fields import scalar_field
 
         return scalar_field(params, self.activation, z, context)
 
@@ -112,12 +120,12 @@ class Potential(Trial):
             )
 
     def init(self, key: Any, dim: int) -> Any:
-        from ._fields import init_potential
+        from .fields import init_potential
 
         return init_potential(key, [dim, *[40 if self.width is None else self.width] * self.depth, 1])
 
     def field(self, params: Any, z: Any) -> tuple[Any, Any]:
-        from ._fields import potential
+        from .fields import potential
 
         return potential(params, self.activation, 2 if self.degree is None else self.degree, z)
 
@@ -154,7 +162,7 @@ class Custom(Trial):
     def field(self, params: Any, z: Any) -> tuple[Any, Any]:
         import jax
 
-        from ._fields import forward_mode
+        from .fields import forward_mode
 
         return forward_mode(jax.vmap(self._single(params)), z)
 

@@ -1,0 +1,58 @@
+"""To ArviZ: controlled draws as a posterior, so that its tables and plots work on them."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .foreign import foreign
+
+if TYPE_CHECKING:
+    from ..result import Estimate
+
+
+def to_arviz(estimate: "Estimate") -> Any:
+    """A `DataTree` (ArviZ 1) or `InferenceData` (ArviZ 0) whose group `posterior` holds the controlled draws."""
+    with foreign("arviz"):
+        import arviz
+    posterior: dict[str, np.ndarray] = {}
+    coords: dict[str, list[Any]] = {}
+    dims: dict[str, list[str]] = {}
+    for name, columns in _variables(estimate.labels).items():
+        array = estimate.controlled[..., [column for column, _ in columns]]
+        axes = _grid([index for _, index in columns])
+        if axes is None:
+            axes = [[", ".join(index) for _, index in columns]]
+        posterior[name] = array.reshape(*array.shape[:2], *map(len, axes))
+        dims[name] = [f"{name}_dim_{i}" for i in range(len(axes))]
+        coords |= {dim: _whole(axis) for dim, axis in zip(dims[name], axes, strict=True)}
+    dims = {name: axes for name, axes in dims.items() if axes}
+    if int(arviz.__version__.split(".")[0]) >= 1:
+        return arviz.from_dict({"posterior": posterior}, coords=coords, dims=dims)
+    return arviz.from_dict(posterior=posterior, coords=coords, dims=dims)
+
+
+def _variables(labels: tuple[str, ...]) -> dict[str, list[tuple[int, tuple[str, ...]]]]:
+    """Columns and their indices by variable: `theta[a, 0]` belongs to `theta`, if there is not a `theta` as well."""
+    found: dict[str, list[tuple[int, tuple[str, ...]]]] = {}
+    for column, label in enumerate(labels):
+        name, bracket, index = label.partition("[")
+        if not (bracket and name and index.endswith("]")) or name in labels:
+            name, index = label, ""
+        found.setdefault(name.replace("/", "."), []).append(  # a slash would be a group
+            (column, tuple(index[:-1].split(", ")) if index else ())
+        )
+    return found
+
+
+def _grid(indices: list[tuple[str, ...]]) -> list[list[str]] | None:
+    """The labels of every axis, if the indices are all their combinations in order."""
+    if len({len(index) for index in indices}) != 1:
+        return None
+    axes = [list(dict.fromkeys(axis)) for axis in zip(*indices, strict=True)]
+    grid = [tuple(axes[k][i] for k, i in enumerate(place)) for place in np.ndindex(*map(len, axes))]
+    return axes if grid == indices else None
+
+
+def _whole(axis: list[str]) -> list[Any]:
+    """Positions as numbers."""
+    return [int(label) for label in axis] if all(label.isdecimal() for label in axis) else axis

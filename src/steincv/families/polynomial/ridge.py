@@ -1,0 +1,183 @@
+r"""Ridge regression with a penalty that grows with the degree, chosen by exact leave-one-out.
+
+$$ \min_{c,\beta}\ \tfrac1n |y - c - X\beta|^2 + \lambda \sum_j \rho^{\,k_j - 1} \beta_j^2 $$
+
+for features of degree $k_j$: linear terms are penalised less than quadratic ones. One
+eigendecomposition a $\rho$, of the smaller of the two Gram matrices (features or draws), serves
+every $\lambda$ and every output, with the exact leave-one-out residuals $r_i / (1 - 1/n - h_i)$.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ...runtime.threads import blas_threads
+
+PENALTIES = np.array([1e-13, 1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0, 100.0])
+FEW_PENALTIES = PENALTIES[[0, 2, 4, 6, 8, 10]]
+GROWTHS = (1.0, 10.0, 100.0)
+# A decomposition of this size takes seconds: the middle growth then has to do for all outputs.
+LARGE = 2000
+# With this many draws a feature the penalty hardly matters, and a coarse search is enough.
+PLENTY = 40
+# Penalties are compared by their residuals at this many draws at least: the same ones for all, so that is enough.
+JUDGED = 800
+# A fit that goes through a draw to within this part of its value tells nothing about the error there.
+INTERPOLATION = 1e-10
+# Residuals are made for a tile of draws at a time, so that they stay in the cache.
+TILE_ENTRIES = 2**16
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeFit:
+    """Coefficients `(feature, out)` of y on the features, and the penalty and growth of each output."""
+
+    coefficients: Float[np.ndarray, "feature out"]
+    penalty: Float[np.ndarray, " out"]
+    growth: Float[np.ndarray, " out"]
+    leave_one_out: Float[np.ndarray, " out"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Spectrum:
+    """X scaled by its penalties, as `left right'`; `left` carries the root of the eigenvalues `values`.
+
+    `judged` are the rows of `left` at which penalties are compared, `along` is `left' y`, and `back` goes from
+    coordinates along `left` to the scaled features.
+    """
+
+    values: np.ndarray
+    judged: np.ndarray
+    along: np.ndarray
+    back: Callable[[np.ndarray], np.ndarray]
+
+    @classmethod
+    def of(cls, scaled: np.ndarray, y: np.ndarray, every: int) -> "_Spectrum":
+        """From the smaller of the two Gram matrices."""
+        n, features = scaled.shape
+        if features <= n:
+            return cls.of_moments(scaled.T @ scaled, scaled.T @ y, scaled[::every])
+        with blas_threads(9.0 * n**3):
+            values, vectors = np.linalg.eigh(scaled @ scaled.T)
+        values = np.maximum(values, 0)
+        left = vectors * np.sqrt(values)
+
+        def back(shrunk: np.ndarray) -> np.ndarray:
+            # left = scaled @ right holds with right = scaled' left / values on the non-null part.
+            safe = np.where(values > values[-1] * 1e-14, values, np.inf)
+            return scaled.T @ (left @ (shrunk / safe[:, None]))
+
+        return cls(values, left[::every], left.T @ y, back)
+
+    @classmethod
+    def of_moments(cls, gram: np.ndarray, cross: np.ndarray, judged: np.ndarray) -> "_Spectrum":
+        """From X'X, X'y and some rows of X."""
+        with blas_threads(9.0 * len(gram) ** 3):
+            values, right = np.linalg.eigh(gram)
+        return cls(np.maximum(values, 0), judged @ right, right.T @ cross, lambda shrunk: right @ shrunk)
+
+
+def ridge(
+    features: Float[np.ndarray, "n feature"],
+    y: Float[np.ndarray, "n out"],
+    degree: Int[np.ndarray, " feature"],
+    penalty: float | str,
+    *,
+    overwrite: bool = False,
+) -> RidgeFit:
+    """Fit every output; `penalty` is lambda, the same for all degrees, or "auto". `overwrite` may use up `features`."""
+    n = len(features)
+    x = np.subtract(features, features.mean(axis=0), out=features if overwrite else None)
+    every = judged_every(n)
+
+    def spectrum(root: np.ndarray) -> _Spectrum:
+        return _Spectrum.of(x * root if (root != 1).any() else x, y, every)
+
+    return _choose(spectrum, n, y[::every] - y.mean(axis=0), degree, penalty)
+
+
+def ridge_of_moments(
+    n: int,
+    gram: Float[np.ndarray, "feature feature"],
+    cross: Float[np.ndarray, "feature out"],
+    judged: Float[np.ndarray, "m feature"],
+    judged_y: Float[np.ndarray, "m out"],
+    degree: Int[np.ndarray, " feature"],
+    penalty: float | str,
+) -> RidgeFit:
+    """The same from X'X and X'y of n draws, at least as many as features, and X and y at every `judged_every(n)`-th.
+
+    Everything is about its mean.
+    """
+
+    def spectrum(root: np.ndarray) -> _Spectrum:
+        return _Spectrum.of_moments(root[:, None] * gram * root, root[:, None] * cross, judged * root)
+
+    return _choose(spectrum, n, judged_y, degree, penalty)
+
+
+def judged_every(n: int) -> int:
+    """Penalties are compared at the first draw and every so many."""
+    return max(1, n // JUDGED)
+
+
+def _choose(
+    spectrum_of: Callable[[np.ndarray], _Spectrum],
+    n: int,
+    judged_y: np.ndarray,
+    degree: np.ndarray,
+    penalty: float | str,
+) -> RidgeFit:
+    features, outputs = len(degree), judged_y.shape[1]
+    plenty = n >= PLENTY * features
+    if penalty == "auto":
+        lambdas = FEW_PENALTIES if plenty else PENALTIES
+        large = min(n, features) > LARGE
+        growths = GROWTHS[:1] if plenty or degree.max() == 1 else GROWTHS[1:2] if large else GROWTHS
+    else:
+        lambdas, growths = np.array([max(float(penalty), 1e-13)]), GROWTHS[:1]
+    best = np.full(outputs, np.inf)
+    fit = RidgeFit(np.zeros((features, outputs)), np.zeros(outputs), np.ones(outputs), best)
+    for growth in growths:
+        root = growth ** (-0.5 * (degree - 1.0))
+        spectrum = spectrum_of(root)
+        errors = _leave_one_out(spectrum, judged_y, n, n * lambdas)
+        choice = errors.argmin(axis=0)
+        lowest = errors[choice, np.arange(outputs)]
+        better = (lowest < best) | (growth == growths[0])
+        if not better.any():
+            continue
+        chosen = lambdas[choice[better]]
+        shrunk = spectrum.along[:, better] / (spectrum.values[:, None] + n * chosen)
+        fit.coefficients[:, better] = root[:, None] * spectrum.back(shrunk)
+        fit.penalty[better], fit.growth[better], best[better] = chosen, growth, lowest[better]
+    return fit
+
+
+def _leave_one_out(spectrum: _Spectrum, y: np.ndarray, n: int, ridges: np.ndarray) -> np.ndarray:
+    """Mean squared leave-one-out residual, `(penalty, out)`, at the judged ones of n draws.
+
+    It is infinite where the fit goes through a draw.
+    """
+    shrink = 1 / (spectrum.values[:, None] + ridges)
+    coefficients = [s[:, None] * spectrum.along for s in shrink.T]
+    errors = np.zeros((len(ridges), y.shape[1]))
+    least = np.full(len(ridges), np.inf)
+    rows = max(64, TILE_ENTRIES // (len(spectrum.values) + 2 * y.shape[1]))
+    residual = np.empty((rows, y.shape[1]))
+    for start in range(0, len(y), rows):
+        left, values = spectrum.judged[start : start + rows], y[start : start + rows]
+        kept = 1 - 1 / n - (left * left) @ shrink
+        least = np.minimum(least, kept.min(axis=0))
+        np.maximum(kept, INTERPOLATION, out=kept)
+        r = residual[: len(left)]
+        for k, c in enumerate(coefficients):
+            np.matmul(left, c, out=r)
+            np.subtract(values, r, out=r)
+            r /= kept[:, k, None]
+            errors[k] += np.einsum("ij,ij->j", r, r)
+    errors /= len(y)
+    errors[least < INTERPOLATION] = np.inf
+    return errors

@@ -1,0 +1,190 @@
+"""Checks of the input that the answer rests on: are the scores those of the draws, have the chains mixed."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.special
+
+from ..samples.samples import Samples
+from ..stein.coordinates import TILE, Standardise
+from .error_bars import Average, average, degrees_of_freedom, most_effective_draws, split_rhat, tail_index
+from .status import Code, Status
+
+LOW_ESS = 200
+RHAT_LIMIT = 1.1
+TAIL_LIMIT = 0.5
+# Where fewer draws than this, and than this share of the effective ones, carry the error bar, it is a matter of luck.
+FEW_CARRIERS, FEW_SHARE = 10.0, 1 / 40
+# Among 2 dim + 1 z values of correct input the largest is beyond this once in ten thousand for dim = 100.
+STEIN_LIMIT = 5.0
+# In shorter chains there is no telling one draw from the next.
+FEWEST_TO_ORDER = 10
+# Standard errors from zero.
+POSITIVE = 4.0
+# Below so many effective draws a dimension coordinates are only scaled one by one: a covariance that is mostly noise
+# makes means of z s of its own. Above so many draws a dimension nobody counts the effective ones.
+WHITENED, PLENTY = 2, 50
+
+
+@dataclass(frozen=True, eq=False)
+class SteinCheck:
+    r"""z values of means that are zero for correct draws and scores.
+
+    In standard coordinates: $E[s_i] = 0$, $E[z_i s_i] = -1$, and the sum of the latter, which is the one that
+    sees a score of the wrong size. The last two are of `moved_scores`.
+    """
+
+    labels: tuple[str, ...]
+    mean: np.ndarray
+    z: np.ndarray
+
+    @property
+    def worst(self) -> int:
+        return int(np.argmax(np.abs(self.z)))
+
+
+def stein_check(samples: Samples, beyond: float | None = None) -> SteinCheck:
+    """Stein means of constant and linear trial functions with their z values.
+
+    With `beyond`, z values that are certain to be smaller than that are not exact: much quicker.
+    """
+    standardise = Standardise.of(samples)
+    scarce = standardise.factor is not None and samples.size < PLENTY * samples.dim
+    if scarce and average(samples.draws, tails=False).ess.min() < WHITENED * samples.dim:
+        standardise = replace(standardise, factor=None)
+    means = _stein_means(samples, standardise, beyond)
+    off = stein_z(means, samples.dim, whitened=standardise.factor is not None)
+    moved = moved_scores(samples, standardise.scale)
+    return SteinCheck(stein_labels(samples.dim), np.append(means.mean, moved.mean), np.append(off, moved.z))
+
+
+def stein_labels(dim: int) -> tuple[str, ...]:
+    """What the z values of a `SteinCheck` are of."""
+    kinds = [f"{kind} of standard coordinate {i}" for kind in ("score", "z s + 1") for i in range(dim)]
+    return (*kinds, "z . s + dim", "steps (the scores fit the draw before)", "steps (the scores fit the draw after)")
+
+
+def _stein_means(samples: Samples, standardise: Standardise, beyond: float | None) -> Average:
+    r"""Means of $s_i$, of $z_i s_i + 1$ and of the sum of the latter.
+
+    With `beyond`, effective sizes are asked for only where one of them would put the mean so many standard errors from
+    zero; the others have the largest that there is.
+    """
+
+    def columns(z: np.ndarray, s: np.ndarray) -> np.ndarray:
+        product = z * s + 1
+        return np.concatenate([s, product, product.sum(axis=1, keepdims=True)], axis=1)
+
+    def series(which: np.ndarray) -> np.ndarray:
+        parts = [columns(z, s)[:, which] for _, z, s in standardise.tiles(samples)]
+        return np.concatenate(parts).reshape(*samples.draws.shape[:2], -1)
+
+    count = 2 * samples.dim + 1
+    if beyond is None:
+        return average(series(np.arange(count)), tails=False)
+    mean, square = np.zeros(count), np.zeros(count)
+    for _, z, s in standardise.tiles(samples):
+        tile = columns(z, s)
+        mean += tile.sum(axis=0) / samples.size
+        square += (tile**2).sum(axis=0) / samples.size
+    ess = np.full(count, most_effective_draws(samples.size))
+    error = np.sqrt(np.maximum(square - mean**2, 0) / ess)
+    # the .99 is for rounding, which is large only where the mean is so far from zero that it is doubtful anyway
+    doubtful = np.abs(mean) > 0.99 * beyond * error
+    if doubtful.any():
+        exact = average(series(doubtful), tails=False)
+        mean[doubtful], error[doubtful], ess[doubtful] = exact.mean, exact.standard_error, exact.ess
+    return Average(mean, error, ess)
+
+
+def stein_z(means: Average, dim: int, whitened: bool) -> np.ndarray:
+    r"""z values of the means of $s_i$, of $z_is_i + 1$ and of $z\cdot s$ + dim.
+
+    Standardising by the same draws moves them a little. Taking off the mean moves each $E[z_is_i]$ by 1 / ESS, and
+    their sum, which no linear map changes, by dim / ESS; an estimated covariance moves each by up to dim / ESS. (The
+    products' own ESS is at most twice the draws'.)
+
+    $-z_is_i$ has mean 1 and is like a square: chains that happened to stay near the centre have a small mean and a
+    small error bar. So a mean that is too small is compared on the logarithmic scale, if it is positive beyond doubt:
+    that of scores which have nothing to do with the draws is not.
+    """
+    error = np.where(means.standard_error > 0, means.standard_error, np.inf)
+    shift = np.repeat([0.0, dim + 1.0 if whitened else 2.0, 2.0 * dim], [dim, dim, 1]) / means.ess
+    beyond = np.maximum(np.abs(means.mean) - shift, 0.0)
+    unit = np.repeat([0.0, 1.0, dim], [dim, dim, 1])
+    small = (means.mean > 0) & (unit - means.mean > POSITIVE * error)
+    beyond[small] = -np.log1p(-(beyond / np.maximum(unit, 1.0))[small]) * (unit - means.mean)[small]
+    constant = (means.standard_error == 0) & (np.abs(means.mean) > 1e-8)
+    return np.where(constant, np.inf, np.sign(means.mean) * _as_normal(beyond / error, means.ess))
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """For scores of the draw before and of the one after: how far beyond chance they fit better, 0 if they do not."""
+
+    mean: np.ndarray
+    z: np.ndarray
+
+
+def moved_scores(samples: Samples, scale: np.ndarray) -> Moved:
+    r"""Whether the scores are those of a neighbouring draw. `scale`: of the coordinates, so that nothing overflows.
+
+    In a slow chain the score of a neighbour is nearly right, and $E[z \cdot s]$ hardly tells. Steps do: with
+    $\Delta z_t = z_{t+1} - z_t$, the mean of $\Delta z_t\cdot\Delta s_t$ is negative for scores in their place, and
+    that of $\Delta z_t\cdot\Delta s_{t+1}$ or $\Delta z_t\cdot\Delta s_{t-1}$ for scores that were moved. Scores of the
+    wrong sign make the first positive, by more than the others are negative: they are not meant here. No linear map of
+    the coordinates changes these products.
+    """
+    draws = samples.draws.shape[1]
+    if draws < FEWEST_TO_ORDER:
+        return Moved(np.zeros(2), np.zeros(2))
+
+    def columns(rows: slice) -> np.ndarray:
+        dz = np.diff(samples.draws[:, rows] / scale, axis=1)
+        ds = np.diff(samples.scores[:, rows] * scale, axis=1)
+        here = (dz * ds).sum(axis=-1)
+        before, after = (dz[:, :-1] * ds[:, 1:]).sum(axis=-1), (dz[:, 1:] * ds[:, :-1]).sum(axis=-1)
+        return np.stack([here[:, :-1] - before, -here[:, :-1] - before, here[:, 1:] - after, -here[:, 1:] - after], -1)
+
+    size = max(1, TILE // samples.chains)
+    parts = [columns(slice(i, min(i + size, draws - 2) + 2)) for i in range(0, draws - 2, size)]
+    means = average(np.concatenate(parts, axis=1), tails=False)
+    t = np.divide(means.mean, means.standard_error, out=np.zeros(4), where=means.standard_error > 0)
+    normal = np.maximum(_as_normal(t, means.ess), 0.0).reshape(2, 2).min(axis=1)
+    return Moved(np.where(normal > 0, means.mean[::2], 0.0), normal)
+
+
+def _as_normal(t: np.ndarray, ess: np.ndarray) -> np.ndarray:
+    """Student's t on the degrees of freedom of an error bar, as the z value at the edge of alarm that is as rare."""
+    tail = scipy.special.ndtr(-STEIN_LIMIT)
+    return t * STEIN_LIMIT / -scipy.special.stdtrit(degrees_of_freedom(ess), tail)
+
+
+def stein_status(samples: Samples) -> list[Status]:
+    """An alarm if any Stein mean is too far from zero for correct input."""
+    check = stein_check(samples, beyond=STEIN_LIMIT)
+    if abs(check.z[check.worst]) <= STEIN_LIMIT:
+        return []
+    return [Status.of(Code.STEIN_MEAN, worst=check.labels[check.worst], z=check.z[check.worst])]
+
+
+def value_status(values: np.ndarray, ess: np.ndarray) -> list[list[Status]]:
+    """What the values of f themselves say, for every output of `(chain, draw, out)`."""
+    rhat, khat = split_rhat(values), tail_index(values)
+    statuses: list[list[Status]] = [[] for _ in range(values.shape[-1])]
+    for k, found in enumerate(statuses):
+        if ess[k] < LOW_ESS:
+            found.append(Status.of(Code.LOW_ESS, ess=ess[k]))
+        if rhat[k] > RHAT_LIMIT:
+            found.append(Status.of(Code.CHAINS_DISAGREE, rhat=rhat[k], limit=RHAT_LIMIT))
+        if khat[k] > TAIL_LIMIT:
+            found.append(Status.of(Code.HEAVY_TAIL, khat=khat[k], limit=TAIL_LIMIT))
+    return statuses
+
+
+def rare_draws_status(mean: Average, k: int) -> list[Status]:
+    """Whether a handful of draws carries the error bar of output k."""
+    carriers = mean.error_ess[k] / 2
+    if carriers >= min(FEW_CARRIERS, FEW_SHARE * mean.ess[k]):
+        return []
+    return [Status.of(Code.RARE_DRAWS, carriers=max(carriers, 1.0))]

@@ -1,0 +1,229 @@
+"""The one result: the controlled estimate with the plain one always beside it."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from .judging.error_bars import Average
+from .judging.status import Code, Status
+from .runtime.validation import InputError
+from .samples.values import Values
+
+if TYPE_CHECKING:
+    import pandas
+
+COLUMNS = ("mean", "mcse_mean", "ess_mean", "mean_cv", "mcse_cv", "vrf", "ess_equiv", "method", "status")
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """Estimates of the means of several outputs of f.
+
+    - `mean`, `standard_error`, `ess`, `interval(level)`: with control variates; shaped like f's outputs (one flat
+      axis where f is a dict).
+    - `plain`: the same without.
+    - `variance_ratio`: squared standard error over the plain one; below 1 is a gain.
+    - `controlled`: `(chain, draw, out)`, draws whose plain mean is the estimate. `values`: f itself.
+    - `method`, `status`: for every output, what was used and what happened.
+    - `info`: members, weights and seconds of the fit.
+    - `sd`: an `Estimate` of the standard deviation of f, if asked for.
+    """
+
+    labels: tuple[str, ...]
+    shape: tuple[int, ...]
+    values: Float[np.ndarray, "chain draw out"]
+    controlled: Float[np.ndarray, "chain draw out"]
+    plain: Average
+    _average: Average
+    method: tuple[str, ...]
+    status: tuple[tuple[Status, ...], ...]
+    info: Mapping[str, Any]
+    sd: "Estimate | None" = None
+
+    @classmethod
+    def of(
+        cls,
+        values: Values,
+        controlled: np.ndarray,
+        plain: Average,
+        better: Average,
+        methods: Sequence[str],
+        statuses: Sequence[Sequence[Status]],
+        info: Mapping[str, Any],
+    ) -> "Estimate":
+        return cls(
+            values.labels,
+            values.shape,
+            values.array,
+            controlled,
+            plain.reshape(values.shape),
+            better.reshape(values.shape),
+            tuple(methods),
+            tuple(tuple(s) for s in statuses),
+            info,
+        )
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self._average.mean
+
+    @property
+    def standard_error(self) -> np.ndarray:
+        return self._average.standard_error
+
+    @property
+    def ess(self) -> np.ndarray:
+        """Effective size of the controlled draws; their variance is the smaller one."""
+        return self._average.ess
+
+    def interval(self, level: float = 0.95) -> np.ndarray:
+        """Intervals for the means, with a last axis of 2."""
+        return self._average.interval(level)
+
+    @property
+    def variance_ratio(self) -> np.ndarray:
+        ratio = np.ones_like(self.standard_error)
+        old = self.plain.standard_error
+        np.divide(self.standard_error, old, out=ratio, where=old > 0)
+        return np.square(ratio, out=ratio)
+
+    def with_sd(self, sd: "Estimate") -> "Estimate":
+        return replace(self, sd=sd)
+
+    def __getitem__(self, name: str) -> "Estimate":
+        """The outputs called `name`, or `name[...]`."""
+        exact = name in self.labels
+        kept = [
+            i for i, label in enumerate(self.labels) if label == name or (not exact and label.startswith(f"{name}["))
+        ]
+        if not kept:
+            raise KeyError(f"{name!r}; the outputs are {', '.join(self.labels)}")
+        shape = () if self.labels[kept[0]] == name else (len(kept),)
+        pick = np.array(kept)
+
+        def part(a: Average) -> Average:
+            flat = a.reshape((-1,))
+            return flat[pick].reshape(shape)
+
+        return Estimate(
+            tuple(self.labels[i] for i in kept),
+            shape,
+            self.values[..., pick],
+            self.controlled[..., pick],
+            part(self.plain),
+            part(self._average),
+            tuple(self.method[i] for i in kept),
+            tuple(self.status[i] for i in kept),
+            self.info,
+            None if self.sd is None else self.sd[name],
+        )
+
+    def summary(self, var_names: Sequence[str] | None = None, round_to: int | None = None) -> "pandas.DataFrame":
+        """A data frame with ArviZ's labels: plain and controlled side by side.
+
+        `vrf` is the variance reduction factor, `ess_equiv` how many independent draws the plain mean would need.
+        """
+        import pandas
+
+        plain, better = self.plain.reshape((-1,)), self._average.reshape((-1,))
+        ratio = self.variance_ratio.reshape(-1)
+        with np.errstate(divide="ignore"):
+            vrf = 1 / ratio
+        columns: dict[str, Any] = {
+            "mean": plain.mean,
+            "mcse_mean": plain.standard_error,
+            "ess_mean": plain.ess,
+            "mean_cv": better.mean,
+            "mcse_cv": better.standard_error,
+            "vrf": vrf,
+            "ess_equiv": plain.ess * vrf,
+        }
+        if self.sd is not None:
+            old, new = self.sd.plain.reshape((-1,)), self.sd._average.reshape((-1,))
+            columns |= {"sd": old.mean, "mcse_sd": old.standard_error}
+            columns |= {"sd_cv": new.mean, "mcse_sd_cv": new.standard_error}
+        columns |= {"method": self.method, "status": [", ".join(s.name for s in found) for found in self.status]}
+        frame = pandas.DataFrame(columns, index=list(self.labels))
+        if var_names is not None:
+            kept = [label for label in self.labels if any(label == v or label.startswith(f"{v}[") for v in var_names)]
+            if not kept:
+                raise InputError(f"`var_names` = {list(var_names)} match none of {', '.join(self.labels)}.")
+            frame = frame.loc[kept]
+        return frame if round_to is None else frame.round(round_to)
+
+    def gained(self) -> str:
+        """What was gained, in one sentence."""
+        helped = np.array([m != "plain" for m in self.method])
+        constant = np.array([any(s.code is Code.CONSTANT for s in found) for found in self.status])
+        alarm = next((s for found in self.status for s in found if s.code is Code.STEIN_MEAN), None)
+        if alarm is not None and not helped.any():
+            return f"The plain means are reported: {alarm.message}"
+        total = int((~constant).sum())
+        if total == 0:
+            return "Every output is constant: there is nothing to reduce."
+        if not helped.any():
+            return f"Control variates did not help for any of {total} outputs, so the plain means are reported."
+        factor = 1 / np.maximum(self.variance_ratio.reshape(-1)[~constant], 1e-12)
+        middle = float(np.median(factor))
+        if total == 1:
+            return f"The same draws now give what {_times(middle)} as many would."
+        return (
+            f"The same draws now give what {_times(middle)} as many would (median over {total} outputs; "
+            f"from {_times(float(factor.min()))} to {_times(float(factor.max()))}); "
+            f"{int(helped.sum())} of {total} outputs improved."
+        )
+
+    def warnings(self) -> list[str]:
+        """The messages attached to the outputs, each once, with the outputs it is about."""
+        about: dict[str, list[str]] = {}
+        for label, found in zip(self.labels, self.status, strict=True):
+            for status in found:
+                about.setdefault(str(status), []).append(label)
+        return [f"{message} [{_some(labels)}]" for message, labels in about.items()]
+
+    def __repr__(self) -> str:
+        from .report.text import clean, table
+
+        return "\n".join([table(self), "", self.gained(), *map(clean, self.warnings())])
+
+    def _repr_html_(self) -> str:
+        from .report.text import html_table
+
+        return html_table(self)
+
+    def report(self, path: "str | os.PathLike[str]", *, force: bool = False) -> None:
+        """Write one page that explains the result: a file that needs no network, for a browser of any size."""
+        from .report.page import write_report
+
+        write_report(self, path, force=force)
+
+    def to_arviz(self) -> Any:
+        """The controlled draws as ArviZ's data, with dims chain and draw: its tables and plots work on them."""
+        from .adapters.to_arviz import to_arviz
+
+        return to_arviz(self)
+
+    def save(self, path: "str | os.PathLike[str]", *, force: bool = False) -> None:
+        """Write everything to one file of arrays and JSON, whole or not at all."""
+        from .report.store import save_estimate
+
+        save_estimate(self, path, force=force)
+
+    @staticmethod
+    def load(path: "str | os.PathLike[str]") -> "Estimate":
+        """Read back what `save` wrote."""
+        from .report.store import load_estimate
+
+        return load_estimate(path)
+
+
+def _times(factor: float) -> str:
+    return "over a million times" if factor > 1e6 else f"{factor:.3g} times"
+
+
+def _some(labels: Sequence[str]) -> str:
+    return ", ".join(labels[:5]) + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")

@@ -1,0 +1,1 @@
+"""What a computation needs of its machine and process: workers, threads, memory, files, the compile cache."""

@@ -1,0 +1,238 @@
+"""Draws, scores and names, validated once, here and nowhere else."""
+
+import abc
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ..runtime.validation import InputError
+
+Constrain = Callable[[Any], Mapping[str, Any]]
+
+# Sums and differences of numbers up to this size are still finite in float64.
+LARGEST = 1e300
+
+
+def finite_array(name: str, value: Any, *, copy: bool = True) -> np.ndarray:
+    """`value` as a finite float64 array, or an `InputError` saying which entry is wrong. `copy`: of its own memory."""
+    try:
+        array = np.asarray(value)
+    except Exception as error:
+        raise InputError(f"`{name}` cannot be read as an array: {error}") from error
+    if array.dtype == object or array.dtype.kind not in "fiub":
+        raise InputError(
+            f"`{name}` has dtype {array.dtype}, expected real numbers. "
+            f"Ragged lists, strings and complex values cannot be used."
+        )
+    if array.size == 0:
+        raise InputError(f"`{name}` is empty: it has shape {array.shape}.")
+    array = (np.array if copy else np.asarray)(array, dtype=np.float64, order="C")
+    if not (array.min() > -LARGEST and array.max() < LARGEST):  # so is nothing that holds a NaN
+        bad = ~(np.abs(array) < LARGEST)
+        first = tuple(int(i) for i in np.argwhere(bad)[0])
+        kind = f"entries of size {LARGEST:.0e} or more" if np.isfinite(array).all() else "non-finite entries"
+        raise InputError(
+            f"`{name}` holds {int(bad.sum())} {kind} of {array.size}; the first is "
+            f"{array[first]} at index {first}. Remove those draws or repair the model that made them."
+        )
+    return array
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Parameters:
+    """The parameters as the user knows them, at every draw: what `constrain` would return, already computed.
+
+    - `arrays`: `(chain, draw, ...)` for every name.
+    - `shown`: what a table lists where there is no f, in its order. The others, deterministic ones, are there for f.
+    - `coords`: the labels along every axis after chain and draw, for those names that have them.
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    shown: tuple[str, ...]
+    coords: Mapping[str, tuple[tuple[str, ...], ...]]
+    _rows: tuple[np.ndarray, np.ndarray] | None
+
+    def __init__(
+        self,
+        arrays: Mapping[str, Any],
+        shown: Iterable[str] | None = None,
+        coords: Mapping[str, Sequence[Iterable[Any]]] | None = None,
+    ):
+        read = {str(name): _numbers(str(name), array) for name, array in arrays.items()}
+        wanted = tuple(read if shown is None else shown)
+        absent = [name for name in wanted if name not in read]
+        if absent:
+            raise InputError(f"there are no values of {', '.join(absent)} at every draw.")
+        listed = tuple(name for name in wanted if read[name].size)
+        if not listed:
+            raise InputError("`parameters` is empty: it names nothing to estimate.")
+        labels = {name: tuple(tuple(map(str, axis)) for axis in axes) for name, axes in (coords or {}).items()}
+        for name, axes in labels.items():
+            if tuple(map(len, axes)) != read[name].shape[2:]:
+                raise InputError(
+                    f"the labels of `{name}` count {tuple(map(len, axes))}, its axes have {read[name].shape[2:]}."
+                )
+        # where labels repeat, positions tell entries apart
+        self._set(read, listed, {k: v for k, v in labels.items() if all(len(set(a)) == len(a) for a in v)}, None)
+
+    def _set(self, arrays: Any, shown: Any, coords: Any, rows: Any) -> None:
+        for field, value in zip(("arrays", "shown", "coords", "_rows"), (arrays, shown, coords, rows), strict=True):
+            object.__setattr__(self, field, value)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.arrays:
+            raise InputError(f"there is no parameter `{name}`; there are {', '.join(self.arrays)}.")
+        return self.arrays[name] if self._rows is None else self.arrays[name][self._rows]
+
+    def select(self, chains: np.ndarray, draws: np.ndarray) -> "Parameters":
+        """The same rectangle as of the samples; nothing is copied until it is asked for."""
+        if self._rows is not None:
+            chains, draws = self._rows[0].ravel()[chains], self._rows[1].ravel()[draws]
+        part = object.__new__(Parameters)
+        part._set(self.arrays, self.shown, self.coords, np.ix_(chains, draws))
+        return part
+
+
+def _numbers(name: str, value: Any) -> np.ndarray:
+    """Real numbers, floats in float64. They need not be finite: f may have no use for them."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"the parameter `{name}` has dtype {array.dtype}, expected real numbers.")
+    return array.astype(np.float64, copy=False) if array.dtype.kind == "f" else array
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Samples:
+    r"""Draws of a density on R^dim, and its score at each of them.
+
+    `scores[c, i]` is $\nabla \log p$ at `draws[c, i]`, in the same *unconstrained* coordinates. For a
+    parameter with bounds that means after the change of variables, with its log Jacobian inside $p$.
+
+    **Arguments:**
+
+    - `draws`: `(chain, draw, dim)`, or `(draw, dim)` for one chain.
+    - `scores`: the same shape.
+    - `names`: one label a coordinate; `x[0]`, `x[1]`, ... if not given.
+    - `constrain`: maps one unconstrained vector to a dict of the parameters as the user knows them.
+    - `parameters`: instead of `constrain`, what it would return: a dict of arrays `(chain, draw, ...)`.
+
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(4, 100, 2))
+    >>> Samples(x, -x, names=["a", "b"])
+    Samples(4 chains x 100 draws x 2 dimensions: a, b)
+    """
+
+    draws: Float[np.ndarray, "chain draw dim"]
+    scores: Float[np.ndarray, "chain draw dim"]
+    names: tuple[str, ...]
+    constrain: Constrain | None
+    parameters: Parameters | None
+
+    def __init__(
+        self,
+        draws: Any,
+        scores: Any,
+        names: Sequence[str] | None = None,
+        constrain: Constrain | None = None,
+        parameters: Mapping[str, Any] | Parameters | None = None,
+    ):
+        draws, scores = finite_array("draws", draws), finite_array("scores", scores)
+        if draws.shape != scores.shape:
+            raise InputError(
+                f"`draws` has shape {draws.shape} but `scores` has shape {scores.shape}: "
+                f"there must be one score for every coordinate of every draw."
+            )
+        if draws.ndim not in (2, 3):
+            hint = " For one parameter write draws[:, None]." if draws.ndim == 1 else ""
+            raise InputError(f"`draws` has shape {draws.shape}, expected (chain, draw, dim) or (draw, dim).{hint}")
+        if draws.ndim == 2:
+            draws, scores = draws[None], scores[None]
+        dim = draws.shape[-1]
+        if isinstance(names, str):
+            raise InputError(f"`names` is the string {names!r}, expected a sequence of {dim} strings.")
+        names = tuple(f"x[{i}]" for i in range(dim)) if names is None else names
+        if not isinstance(names, Iterable):
+            raise InputError(f"`names` is {names!r}, expected a sequence of {dim} strings.")
+        names = tuple(names)
+        for i, name in enumerate(names):
+            if not isinstance(name, str):
+                raise InputError(f"`names` must hold strings only; entry {i} is {name!r}.")
+        if len(names) != dim or len(set(names)) != dim:
+            raise InputError(
+                f"`names` must hold {dim} different strings, one a coordinate; "
+                f"got {len(names)}, of which {len(set(names))} different."
+            )
+        if constrain is not None and not callable(constrain):
+            raise InputError(f"`constrain` must be a function of one vector, got {type(constrain).__name__}.")
+        if parameters is not None:
+            if constrain is not None:
+                raise InputError("`constrain` and `parameters` are two ways to say the same; give one of them.")
+            parameters = parameters if isinstance(parameters, Parameters) else Parameters(parameters)
+            for name, array in parameters.arrays.items():
+                if array.shape[:2] != draws.shape[:2]:
+                    raise InputError(
+                        f"the parameter `{name}` has shape {array.shape}, expected {draws.shape[:2]} and more axes: "
+                        f"one value at every draw."
+                    )
+        self._set(draws, scores, names, constrain, parameters)
+
+    def _set(self, draws: Any, scores: Any, names: Any, constrain: Any, parameters: Any) -> None:
+        fields = ("draws", "scores", "names", "constrain", "parameters")
+        for field, value in zip(fields, (draws, scores, names, constrain, parameters), strict=True):
+            object.__setattr__(self, field, value)
+
+    @property
+    def chains(self) -> int:
+        return self.draws.shape[0]
+
+    @property
+    def dim(self) -> int:
+        return self.draws.shape[2]
+
+    @property
+    def size(self) -> int:
+        """The number of draws, over all chains."""
+        return self.draws.shape[0] * self.draws.shape[1]
+
+    @staticmethod
+    def open(path: Any) -> "Streamed":
+        """Draws and scores that stay in their file, for `steincv.estimate`: more than memory holds.
+
+        `path` is a Zarr folder or a NetCDF file with `unconstrained_draw` and `gradient` (nutpie's names, in the group
+        `sample_stats` or at the root) or `draws` and `scores`, with dimensions chain, draw and one more; or an xarray
+        dataset that is open already.
+        """
+        from ..stream.source import StreamedSamples
+
+        return StreamedSamples.open(path)
+
+    @classmethod
+    def trusted(cls, draws: np.ndarray, scores: np.ndarray, names: tuple[str, ...]) -> "Samples":
+        """Of arrays `(chain, draw, dim)` that come from checked samples: they are not checked again, nor copied."""
+        samples = object.__new__(cls)
+        samples._set(draws, scores, names, None, None)
+        return samples
+
+    def select(self, chains: np.ndarray, draws: np.ndarray) -> "Samples":
+        """The rectangle of those chains and draw indices. Already validated, so not checked again."""
+        part = object.__new__(Samples)
+        take = np.ix_(chains, draws)
+        parameters = None if self.parameters is None else self.parameters.select(chains, draws)
+        part._set(self.draws[take], self.scores[take], self.names, self.constrain, parameters)
+        return part
+
+    def __repr__(self) -> str:
+        chains, draws, dim = self.draws.shape
+        shown = ", ".join(self.names[:6]) + (", ..." if dim > 6 else "")
+        return f"Samples({chains} chains x {draws} draws x {dim} dimensions: {shown})"
+
+
+class Streamed(abc.ABC):
+    """Draws that are not in memory, and know how the mean of f over them is estimated."""
+
+    @abc.abstractmethod
+    def estimate(self, f: Any, method: Any, **settings: Any) -> Any:
+        """What `steincv.estimate` returns for them."""

@@ -1,0 +1,147 @@
+r"""The identity, and the coordinates it is used in.
+
+For a smooth density $p$ on R^dim with score $s = \nabla \log p$, and a vector field $\Phi$ with
+$p\,\Phi \to 0$ at infinity,
+
+$$ g(x) = \nabla \cdot \Phi(x) + \Phi(x) \cdot s(x) $$
+
+has mean zero under $p$, whatever the parameters of $\Phi$. Every method here is a choice of $\Phi$.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ..runtime.validation import InputError
+from ..samples.samples import Samples
+
+# No density that a sampler explores has draws or scores this large in standard coordinates, where both are of
+# order one, and products of ten of them are still finite.
+LARGEST = 1e30
+# A draw that is so many times as far out as all others decides alone what is large.
+FAR = 1e6
+# Below this many draws a dimension a covariance matrix is more noise than shape, and coordinates are
+# only scaled one by one.
+DRAWS_PER_DIMENSION = 2
+# Larger samples are gone through so many draws at a time: what is made on the way then takes no more memory.
+TILE = 20_000
+
+
+def stein(divergence: Any, trial: Any, scores: Any) -> Any:
+    r"""$g = \nabla \cdot \Phi + \Phi \cdot s$, for NumPy and JAX arrays alike."""
+    return divergence + (trial * scores).sum(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Standardise:
+    r"""The affine map $z = L^{-1}(x - m)$ to coordinates of mean 0 and covariance 1.
+
+    $m$ and $L$ are the mean and the Cholesky factor of the covariance of the draws it was made from;
+    scores transform by the transpose, $s_z = L^T s_x$. Length scales, penalties and learning rates
+    then mean the same on every problem. $L$ is kept as `scale` (a diagonal) times `factor`, so that
+    coordinates of size 1e-300 and 1e300 live side by side.
+    """
+
+    mean: Float[np.ndarray, " dim"]
+    scale: Float[np.ndarray, " dim"]
+    factor: Float[np.ndarray, "dim dim"] | None
+
+    @classmethod
+    def of(cls, samples: Samples) -> "Standardise":
+        draws = samples.draws.reshape(-1, samples.dim)
+        first = draws[0]
+        tiles = [draws[i : i + TILE] for i in range(0, len(draws), TILE)]
+        spread = np.max([np.abs(tile - first).max(axis=0) for tile in tiles], axis=0)
+        constant = spread <= 1e-13 * np.abs(first)
+        if constant.any():
+            i = int(np.argmax(constant))
+            raise InputError(
+                f"Coordinate {i} ({samples.names[i]}) has the value {first[i]:.6g} in every draw: it is not "
+                f"random. Leave it out of `draws` and `scores`."
+            )
+        n = len(draws)
+        offset = sum(((tile - first) / spread).sum(axis=0) for tile in tiles) / n
+        mean = first + spread * offset
+
+        def unit(tile: np.ndarray) -> np.ndarray:
+            return (tile - first) / spread - offset
+
+        deviation = np.sqrt(sum((unit(tile) ** 2).sum(axis=0) for tile in tiles) / n)
+        scale = spread * deviation
+        if n <= DRAWS_PER_DIMENSION * samples.dim:
+            return cls(mean, scale, None)
+        correlation = np.zeros((samples.dim, samples.dim))
+        for tile in tiles:
+            z = unit(tile) / deviation
+            correlation += z.T @ z / n
+        return cls(mean, scale, _factor(correlation, samples.names))
+
+    def __call__(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+        """Draws and scores in standard coordinates, each `(chain * draw, dim)`."""
+        return self._of_rows(samples, slice(None))
+
+    def tiles(self, samples: Samples, size: int = TILE) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+        """The same, so many draws at a time, and which they are."""
+        for start in range(0, samples.size, size):
+            rows = slice(start, start + size)
+            yield rows, *self._of_rows(samples, rows)
+
+    def _of_rows(self, samples: Samples, rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = (samples.draws.reshape(-1, samples.dim)[rows] - self.mean) / self.scale
+            s = samples.scores.reshape(-1, samples.dim)[rows] * self.scale
+        start = rows.start or 0
+        far = "standard deviations from the mean of those fitted on: the chains have not mixed"
+        _check_size("draws", z, samples, start, far)
+        large = "over the standard deviation of its coordinate, where correct scores are of order 1"
+        _check_size("scores", s, samples, start, large)
+        if self.factor is None:
+            return z, s
+        return z @ np.linalg.inv(self.factor).T, s @ self.factor
+
+
+def check_standard(samples: Samples) -> None:
+    """Refuse draws and scores that have no standard coordinates, or are too large in them."""
+    for _ in Standardise.of(samples).tiles(samples):
+        pass
+
+
+def _check_size(name: str, standard: np.ndarray, samples: Samples, start: int, unit: str) -> None:
+    """Refuse numbers whose products would overflow further on. The first of them belong to draw number `start`."""
+    if (np.abs(standard) < LARGEST).all():
+        return
+    row, i = (int(k) for k in np.unravel_index(np.argmin(np.abs(standard) < LARGEST), standard.shape))
+    chain, draw = divmod(start + row, samples.draws.shape[1])
+    much = f"{standard[row, i]:.1e} {unit}"
+    far, times = _farthest(samples.draws[..., i])
+    if times > FAR:  # the scores may be right, and a single draw make the unit that they are measured in
+        name, (chain, draw), much = "draws", far, f"{times:.1e} times as far from the median as any other draw"
+    raise InputError(
+        f"`{name}` holds {getattr(samples, name)[chain, draw, i]:.3g} at index {(chain, draw, i)}, which is {much}; "
+        f"arithmetic with it overflows. Look at that draw, or at the units."
+    )
+
+
+def _farthest(x: np.ndarray) -> tuple[tuple[int, int], float]:
+    """Where the draw farthest from the median is, and how many times as far as the next."""
+    distance = np.abs(x / np.abs(x).max() - np.median(x / np.abs(x).max()))
+    second, first = np.partition(distance, -2, axis=None)[-2:]
+    chain, draw = np.unravel_index(np.argmax(distance), x.shape)
+    return (int(chain), int(draw)), float(first / second) if second > 0 else np.inf
+
+
+def _factor(correlation: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """The Cholesky factor, if there is one."""
+    values, vectors = np.linalg.eigh(correlation)
+    if values[0] < 1e-12 * len(names):
+        most = np.argsort(-np.abs(vectors[:, 0]))[:4]
+        shown = ", ".join(f"{i} ({names[i]})" for i in most if abs(vectors[i, 0]) > 0.1)
+        raise InputError(
+            f"The coordinates {shown} are linearly dependent in every draw (smallest eigenvalue of the "
+            f"correlation {values[0]:.1e}): the density has no score in all {len(names)} dimensions. "
+            f"Leave out the redundant coordinate."
+        )
+    return np.linalg.cholesky(correlation)

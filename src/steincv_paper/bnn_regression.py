@@ -1,0 +1,92 @@
+"""Bayesian regression networks, a curve and the mileage of cars: NUTS, judged on other chains and inputs."""
+
+import time
+from typing import Any
+
+import numpy as np
+
+from steincv.families.polynomial.polynomial import Polynomial
+from steincv.judging.diagnostics import stein_check
+from steincv.judging.error_bars import average
+from steincv.networks.full_gradient import full_gradient
+from steincv.networks.network_field import NetworkField, coefficients
+from steincv.networks.predictive import predictions, predictive
+from steincv.networks.regressor import Regressor
+from steincv.runtime.validation import InputError
+from steincv.samples.samples import Samples
+
+from .bnn_fits import ratio
+
+GROUP = 4  # chains of one run whose interval is held against the mean of all the others
+
+
+def table(name: str, seed: int) -> tuple[Regressor, np.ndarray]:
+    """The network with its training data, and inputs to predict at: the first half seen by the fit, the others not."""
+    rng = np.random.default_rng([seed, 3])
+    if name == "curve":
+        x = np.concatenate([rng.uniform(-2, -0.5, 25), rng.uniform(0.5, 2, 25)])[:, None]
+        y = np.sin(2 * x[:, 0]) + 0.3 * x[:, 0] + 0.1 * rng.normal(size=50)
+        return Regressor(x, y, noise=0.1), rng.permutation(np.linspace(-3, 3, 60))[:, None]
+    try:
+        from mlxtend.data import autompg_data
+    except ImportError as error:
+        raise InputError("the table of cars is mlxtend's: pip install 'steincv[bnn]'.") from error
+    x, y = autompg_data()
+    x, y = x[:, :7], (y - y.mean()) / y.std()
+    x = (x - x.mean(axis=0)) / x.std(axis=0)
+    order = rng.permutation(len(x))
+    return Regressor(x[order[:292]], y[order[:292]], noise=0.35), x[order[292:]]
+
+
+def regression_rows(name: str, chains: int, draws: int, warmup: int, seed: int) -> list[dict[str, Any]]:
+    model, inputs = table(name, seed)
+    begin = time.perf_counter()
+    start = 0.5 * np.random.default_rng([seed, 4]).normal(size=(chains, model.dim))
+    samples = full_gradient(model.log_posterior, start, draws=draws, warmup=warmup, seed=seed)
+    seconds = time.perf_counter() - begin
+    f = predictions(samples, model.predict, inputs)
+    half, seen = chains // 2, len(inputs) // 2
+    field = NetworkField(model, inputs)
+    fields = field.fields(samples)
+    z = np.abs(stein_check(samples).z)
+    same = {"part": "regression", "data": name, "dim": model.dim, "draws": samples.size, "chains": chains}
+    rows: list[dict[str, Any]] = [same | {"part": "regression sampler", "method": "NUTS", "stein_z": float(z.max()),
+                                          "stein_share": float((z > 3).mean()), "seconds": seconds}]  # fmt: skip
+    train = Samples(samples.draws[:half], samples.scores[:half])
+    test = Samples(samples.draws[half:], samples.scores[half:])
+    linear = Polynomial(1).fit(train, f[:half])(test)
+    for method, kinds in (("last layer", slice(0, 1)), ("Gauss-Newton", slice(0, None))):
+        c = coefficients(fields[:half, :, :seen, kinds], f[:half, :, :seen])
+        g = fields[half:][..., kinds] @ c
+        rows += _ratios(same | {"method": method, "coefficients": " ".join(f"{v:.3g}" for v in c)}, f[half:], g, seen)
+    rows += _ratios(same | {"method": "linear"}, f[half:], linear, seen)
+    controlled = f + fields @ coefficients(fields, f)
+    return rows + _coverage(same | {"part": "regression coverage"}, model, inputs, samples, controlled)
+
+
+def _ratios(same: dict[str, Any], f: np.ndarray, g: np.ndarray, seen: int) -> list[dict[str, Any]]:
+    left, means = ratio(f + g, f), average(g)
+    z = means.mean / np.where(means.standard_error > 0, means.standard_error, np.inf)
+    return [
+        same | {"image": i, "seen": int(i < seen), "ratio": float(left[i]), "z": float(z[i])} for i in range(len(left))
+    ]
+
+
+def _coverage(
+    same: dict[str, Any], model: Regressor, inputs: np.ndarray, samples: Samples, controlled: np.ndarray
+) -> list[dict[str, Any]]:
+    """Every few chains as a run of their own: how often its 95 % interval holds the mean that all other chains give."""
+    rows = []
+    groups = np.array_split(np.arange(samples.chains), max(2, samples.chains // GROUP))
+    for k, group in enumerate(groups):
+        others = np.setdiff1d(np.arange(samples.chains), group)
+        found = predictive(Samples(samples.draws[group], samples.scores[group]), model, inputs)
+        truth = average(controlled[others])
+        half = (found.interval()[..., 1] - found.mean) / found.standard_error
+        off = np.abs(found.mean - truth.mean) / np.hypot(found.standard_error, truth.standard_error)
+        rows.append(
+            same | {"method": "predictive()", "group": k, "covered": float((off <= half).mean()),
+                    "z_rms": float(np.sqrt((off**2).mean())), "ratio": float(found.variance_ratio.mean()),
+                    "helped": float(found.helped.mean())}
+        )  # fmt: skip
+    return rows

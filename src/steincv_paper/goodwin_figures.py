@@ -1,0 +1,178 @@
+"""Figures of the Goodwin experiment: the ratio against dimension, temperature and training size; the log evidence."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .style import INK, LOOK, legend, log_y, tidy
+
+if TYPE_CHECKING:
+    import pandas
+
+# What is drawn at the bottom edge, or at the top.
+LEAST, MOST = 1e-8, 30.0
+
+
+def numbers(table: "pandas.DataFrame", *columns: str) -> "pandas.DataFrame":
+    """Those columns as numbers: in a table read back from a file what is missing is an empty text."""
+    import pandas
+
+    return table.assign(**{name: pandas.to_numeric(table[name], errors="coerce") for name in columns})
+
+
+def ratios(table: "pandas.DataFrame", part: str = "ratio", **chosen: Any) -> "pandas.DataFrame":
+    """Rows of variance ratios above t = 0, where the log likelihood has no mean that could be estimated."""
+    rows = table[table.part == part]
+    for name, value in chosen.items():
+        rows = rows[rows[name] == value]
+    rows = numbers(rows, "rung", "temperature", "n", "ratio", "ratio_few", "ratio_train", "stein_z")
+    return rows[rows.temperature > 0].dropna(subset=["ratio"])
+
+
+def variants(table: "pandas.DataFrame") -> list[tuple[str, str, str, str]]:
+    """What was run: (observed, integrator, coordinates, split)."""
+    rows = table[table.part == "ratio"]
+    found = rows[["observed", "integrator", "coordinates", "split"]].drop_duplicates()
+    return [tuple(row) for row in found.itertuples(index=False)]
+
+
+def of(table: "pandas.DataFrame", variant: tuple[str, str, str, str], part: str = "ratio") -> "pandas.DataFrame":
+    observed, integrator, coordinates, split = variant
+    return ratios(table, part, observed=observed, integrator=integrator, coordinates=coordinates, split=split)
+
+
+def named(variant: tuple[str, str, str, str]) -> str:
+    observed, integrator, coordinates, split = variant
+    return f"observed: {observed}, {integrator}, {coordinates} coordinates, {split} split"
+
+
+def _methods(rows: "pandas.DataFrame") -> list[str]:
+    return [name for name in LOOK if name in set(rows.method)]
+
+
+def _line(ax: Any, x: Any, y: Any, method: str, **look: Any) -> None:
+    colour, marker = LOOK[method]
+    style = {"linewidth": 1.5, "marker": marker, "markersize": 5, "markeredgecolor": "w", "markeredgewidth": 0.4}
+    ax.plot(x, np.clip(y, LEAST, MOST), color=colour, **style | look)
+
+
+def against_dimension(table: "pandas.DataFrame") -> Any:
+    """The mean over rungs, as in the paper, against the number of species; one panel a variant."""
+    from matplotlib.figure import Figure
+
+    found = variants(table)
+    figure = Figure(figsize=(4.0 * min(2, len(found)) + 3.0, 3.5 * ((len(found) + 1) // 2)), layout="constrained")
+    axes = figure.subplots((len(found) + 1) // 2, min(2, len(found)), squeeze=False, sharey=True)
+    for ax, variant in zip(axes.flat, found, strict=False):
+        rows = of(table, variant)
+        for method in _methods(rows):
+            mean = rows[rows.method == method].groupby("species").ratio.mean()
+            _line(ax, mean.index, mean, method)
+        log_y(ax)
+        tidy(ax)
+        ax.set_title(named(variant), loc="left", fontsize="small")
+        ax.set_xticks(sorted(set(rows.species)))
+        ax.set_xlabel("species g (dimension g + 2)")
+    for ax in axes.flat[len(found) :]:
+        ax.set_visible(False)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("variance ratio, mean over rungs")
+    legend(figure, _methods(table[table.part == "ratio"]), bands=False)
+    return figure
+
+
+def against_temperature(table: "pandas.DataFrame") -> Any:
+    """Every rung, for every number of species, as the text has the problem."""
+    from matplotlib.figure import Figure
+
+    rows = ratios(table, observed="all", integrator="ode", coordinates="log", split="random")
+    species = sorted(set(rows.species))
+    columns = min(3, len(species))
+    lines = -(-len(species) // columns)
+    figure = Figure(figsize=(3.6 * columns + 2.6, 3.2 * lines), layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
+    for ax, g in zip(axes.flat, species, strict=False):
+        for method in _methods(rows):
+            mine = rows[(rows.species == g) & (rows.method == method)].sort_values("temperature")
+            _line(ax, mine.temperature, mine.ratio, method, markersize=3.5, linewidth=1.1)
+        log_y(ax)
+        tidy(ax)
+        ax.set_xscale("log")
+        ax.set_title(f"g = {g}", loc="left")
+    for ax in axes[-1]:
+        ax.set_xlabel("temperature t")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("variance ratio")
+    for ax in axes.flat[len(species) :]:
+        ax.set_visible(False)
+    legend(figure, _methods(rows), bands=False)
+    return figure
+
+
+def against_size(table: "pandas.DataFrame") -> Any:
+    """The mean over some rungs against the number of training draws; dashed, on the training draws."""
+    from matplotlib.figure import Figure
+
+    rows = ratios(table, "size")
+    species = sorted(set(rows.species))
+    figure = Figure(figsize=(3.6 * max(1, len(species)) + 2.6, 4.0), layout="constrained")
+    axes = figure.subplots(1, max(1, len(species)), squeeze=False, sharey=True)
+    for ax, g in zip(axes[0], species, strict=False):
+        mine = rows[rows.species == g]
+        for method in _methods(rows):
+            mean = mine[mine.method == method].groupby("n")[["ratio", "ratio_train"]].mean()
+            _line(ax, mean.index, mean.ratio, method)
+            if mean.ratio_train.notna().all():
+                _line(ax, mean.index, mean.ratio_train, method, marker="", linestyle=(0, (4, 2)), linewidth=1.0)
+        log_y(ax)
+        tidy(ax, log_x=sorted(int(n) for n in set(mine.n)))
+        ax.tick_params(axis="x", labelrotation=45)
+        ax.set_title(f"g = {g}", loc="left")
+        ax.set_xlabel("training draws")
+    axes[0, 0].set_ylabel("variance ratio, mean over rungs")
+    kinds = [("test", {}), ("training", {"linestyle": (0, (4, 2))})]
+    legend(figure, _methods(rows), extra=kinds, bands=False)
+    return figure
+
+
+def evidence(table: "pandas.DataFrame") -> Any:
+    """The log evidence against the number of species, and the statistical errors, which are too short to see there."""
+    from matplotlib.figure import Figure
+
+    rows = evidence_rows(table)
+    groups = [mine for _, mine in rows.groupby(["observed", "integrator"], sort=False)]
+    figure = Figure(figsize=(11.5, 4.0 * len(groups)), layout="constrained")
+    axes = figure.subplots(len(groups), 2, squeeze=False, sharex=True)
+    for (left, right), mine in zip(axes, groups, strict=True):
+        auto = mine[mine.method == "Auto()"].sort_values("species")
+        for shift, value, error, method in (
+            (-0.07, "plain", "plain_error", "plain f"),
+            (0.07, "log_evidence", "error", "Auto()"),
+        ):
+            colour = LOOK[method][0]
+            left.errorbar(auto.species + shift, auto[value], 1.96 * auto[error], color=colour, fmt="o", capsize=3)
+        _line(right, auto.species, auto.plain_statistical, "plain f", marker="o")
+        for method in _methods(mine):
+            part = mine[mine.method == method].sort_values("species")
+            _line(right, part.species, part.statistical_error, method)
+        right.plot(auto.species, auto.discretisation_error, color=INK, linestyle=(0, (4, 2)), linewidth=1.2)
+        left.set_ylabel("log evidence, 95 % interval")
+        left.set_title(f"observed: {mine.observed.iloc[0]}, {mine.integrator.iloc[0]}", loc="left", fontsize="small")
+        right.set_ylabel("error of the log evidence")
+        log_y(right, plain=False)
+        for ax in (left, right):
+            tidy(ax)
+            ax.set_xticks(sorted(set(rows.species)))
+    for ax in axes[-1]:
+        ax.set_xlabel("species g")
+    spacing = ("left by the spacing of rungs", {"linestyle": (0, (4, 2))})
+    legend(figure, ["plain f", *_methods(rows)], extra=[spacing], bands=False)
+    return figure
+
+
+def evidence_rows(table: "pandas.DataFrame") -> "pandas.DataFrame":
+    """The log evidences, with the statistical error of the plain one: what is left without the discretisation's."""
+    columns = ("log_evidence", "error", "plain", "plain_error", "statistical_error", "discretisation_error")
+    rows = numbers(table[table.part == "evidence"], *columns)
+    squares = rows.plain_error**2 - rows.discretisation_error**2
+    return rows.assign(plain_statistical=np.sqrt(np.maximum(squares, 0)))
