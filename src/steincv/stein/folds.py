@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..runtime.validation import InputError
+from ..runtime.validation import InputError, whole_number
 
 
 @dataclass(frozen=True, eq=False)
