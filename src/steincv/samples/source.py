@@ -1,0 +1,299 @@
+"""Sources of draws, in memory or in a file: both give draws and scores tile by tile."""
+
+import abc
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ..runtime.arrays import reading
+from ..runtime.memory import GIB, reserve
+from ..runtime.validation import InputError
+from .samples import LARGEST, Parameters, Samples
+from .variables import Variable, rest
+
+
+@dataclass(frozen=True)
+class TileLimits:
+    """Bytes of draws and scores, as float64, that are read at a time."""
+
+    # the aim, as far as the chunks of a file allow
+    wanted: int = 32 << 20
+    # a file whose chunks are larger than this, over all chains, cannot be read in little memory
+    most: int = GIB
+
+
+LIMITS = TileLimits()
+
+
+class Tile(NamedTuple):
+    """Draws `start` to `start + m` of all chains with their scores, and the columns that were asked for."""
+
+    start: int
+    draws: Float[np.ndarray, "chain m dim"]
+    scores: Float[np.ndarray, "chain m dim"]
+    others: tuple[np.ndarray, ...]
+
+
+class Column(NamedTuple):
+    """A quantity that a source has at every draw: its shape at one draw, and the labels along each axis, if any."""
+
+    shape: tuple[int, ...]
+    labels: tuple[tuple[str, ...], ...] | None
+
+
+class Source(abc.ABC):
+    """Draws and scores `(chain, draw, dim)` in float64, all finite, with names for the coordinates.
+
+    - `where`: what messages call it.
+    - `columns`: other quantities at every draw, by name.
+    """
+
+    where: str
+    names: tuple[str, ...]
+    shape: tuple[int, int, int]
+
+    @property
+    @abc.abstractmethod
+    def columns(self) -> Mapping[str, Column]:
+        """Quantities other than draws and scores that are there at every draw."""
+
+    @property
+    @abc.abstractmethod
+    def step(self) -> int:
+        """Draws per chain that are read at a time: tiles begin at its multiples."""
+
+    @abc.abstractmethod
+    def _read(self, columns: Sequence[str], starts: Sequence[int]) -> Iterator[Tile]:
+        """Yield the tiles of `step` draws that begin at `starts`."""
+
+    @abc.abstractmethod
+    def samples(self, columns: Sequence[str] | None = None) -> Samples:
+        """All draws in memory, with those columns as parameters (None: all that a table would show)."""
+
+    def tiles(
+        self, columns: Sequence[str] = (), size: int | None = None, starts: Sequence[int] | None = None
+    ) -> Iterator[Tile]:
+        """Yield all draws, or those of the tiles that begin at `starts`, at most `size` per chain at a time."""
+        self.require(columns)
+        for tile in self._read(columns, range(0, self.shape[1], self.step) if starts is None else starts):
+            length = tile.draws.shape[1]
+            if size is None or size >= length:
+                yield tile
+                continue
+            for first in range(0, length, size):
+                cut = slice(first, first + size)
+                others = tuple(other[:, cut] for other in tile.others)
+                yield Tile(tile.start + first, tile.draws[:, cut], tile.scores[:, cut], others)
+
+    def rows(self, index: Int[np.ndarray, " m"], columns: Sequence[str] = ()) -> Tile:
+        """Gather the draws of these numbers, increasing, from every chain in one pass over the tiles that have any."""
+        self.require(columns)
+        chains, draws, dim = self.shape
+        if len(index) and not (0 <= index[0] and index[-1] < draws and (np.diff(index) > 0).all()):
+            raise InputError(f"{self.where}: numbers of draws must increase from 0 to {draws - 1} at most.")
+        shapes = [(dim,), (dim,), *(self.columns[name].shape for name in columns)]
+        needed = 8.0 * chains * len(index) * sum(int(np.prod(shape)) for shape in shapes)
+        reserve(f"{self.where}: {len(index)} draws of every chain", needed, "Use fewer draws.")
+        whole = [np.empty((chains, len(index), *shape)) for shape in shapes]
+        for tile in self._read(columns, np.unique(index // self.step * self.step).tolist()):
+            low, high = np.searchsorted(index, [tile.start, tile.start + tile.draws.shape[1]])
+            for into, part in zip(whole, (tile.draws, tile.scores, *tile.others), strict=True):
+                into[:, low:high] = part[:, index[low:high] - tile.start]
+        return Tile(0, whole[0], whole[1], tuple(whole[2:]))
+
+    def every(self, step: int, columns: Sequence[str] = ()) -> Tile:
+        """Gather the draws 0, `step`, 2 `step`, ... of every chain in one pass."""
+        return self.rows(np.arange(0, self.shape[1], step), columns)
+
+    def require(self, columns: Sequence[str]) -> None:
+        """Refuse names of columns that are not there."""
+        for name in columns:
+            if name not in self.columns:
+                there = ", ".join(list(self.columns)[:12]) or "nothing"
+                raise InputError(f"{self.where}: holds no array `{name}`; it has {there} at every draw.")
+
+    def close(self) -> None:
+        """Close the file, where there is one."""
+
+    def __enter__(self) -> "Source":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+# Memory ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class MemorySource(Source):
+    """Draws, scores and parameters in arrays; tiles are views of them."""
+
+    draws: Float[np.ndarray, "chain draw dim"]
+    scores: Float[np.ndarray, "chain draw dim"]
+    names: tuple[str, ...]
+    parameters: Parameters | None = None
+    where: str = "the samples"
+
+    @classmethod
+    def of(cls, samples: Samples) -> "MemorySource":
+        return cls(samples.draws, samples.scores, samples.names, samples.parameters)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:  # type: ignore[override]
+        chains, draws, dim = self.draws.shape
+        return chains, draws, dim
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        if self.parameters is None:
+            return {}
+        known = self.parameters
+        return {name: Column(a.shape[2:], known.coords.get(name)) for name, a in known.arrays.items()}
+
+    @property
+    def step(self) -> int:
+        chains, draws, dim = self.shape
+        return max(1, min(draws, LIMITS.wanted // (16 * chains * dim)))
+
+    def _read(self, columns: Sequence[str], starts: Sequence[int]) -> Iterator[Tile]:
+        others = [self.parameters[name] for name in columns] if self.parameters is not None else []
+        for start in starts:
+            cut = slice(start, start + self.step)
+            parts = tuple(np.asarray(other[:, cut], np.float64) for other in others)
+            yield Tile(start, self.draws[:, cut], self.scores[:, cut], parts)
+
+    def samples(self, columns: Sequence[str] | None = None) -> Samples:
+        parameters = self.parameters
+        if columns is not None and parameters is not None:
+            arrays = {name: parameters[name] for name in columns}
+            parameters = Parameters(arrays, coords={k: v for k, v in parameters.coords.items() if k in arrays})
+        return Samples(self.draws, self.scores, self.names, parameters=parameters)
+
+
+# Files -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class FileSource(Source):
+    """Draws and scores that stay in their file, of which the next tile is read while the last is worked on."""
+
+    where: str
+    names: tuple[str, ...]
+    draws: Variable
+    scores: Variable
+    variables: Mapping[str, Variable]
+    labels: Callable[[Variable], tuple[tuple[str, ...], ...] | None] = lambda _: None
+    closing: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:  # type: ignore[override]
+        sizes = dict(zip(self.draws.dims, self.draws.shape, strict=True))
+        return sizes.get("chain", 1), sizes["draw"], len(self.names)
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        return {name: Column(_inner(v), self.labels(v)) for name, v in self.variables.items()}
+
+    @property
+    def step(self) -> int:
+        """Draws per chain to read at a time: whole chunks of the file, and not much more than is wanted."""
+        chains, draws, dim = self.shape
+        wanted = max(1, LIMITS.wanted // (16 * chains * dim))
+        chunk = min(draws, self.draws.chunks[self.draws.dims.index("draw")])
+        step = min(draws, chunk * max(1, wanted // chunk))
+        if 16 * chains * dim * step > LIMITS.most:
+            raise InputError(
+                f"{self.where}: its chunks hold {step} draws of every chain, {16 * chains * dim * step / GIB:.2g} GiB "
+                f"with their scores. Write it with chunks of about {wanted} draws."
+            )
+        return step
+
+    def _read(self, columns: Sequence[str], starts: Sequence[int]) -> Iterator[Tile]:
+        chains, draws, dim = self.shape
+        step = self.step
+        others = [self.variables[name] for name in columns]
+        width = 2 * dim + sum(int(np.prod(_inner(v))) for v in others)
+        reserve(f"{self.where}: a tile of {step} draws", 48.0 * chains * width * step, "Write it in smaller chunks.")
+
+        def read(start: int) -> Tile:
+            cut = slice(start, min(start + step, draws))
+            with reading(self.where):
+                x, s, *more = (_tile(v, cut) for v in (self.draws, self.scores, *others))
+            for name, array in (("draws", x), ("scores", s)):
+                refuse_not_finite(self.where, name, array, start)
+            return Tile(start, x, s, tuple(more))
+
+        return _ahead(read, starts)
+
+    def samples(self, columns: Sequence[str] | None = None) -> Samples:
+        chains, draws, dim = self.shape
+        width = 2 * dim + sum(int(np.prod(self.columns[name].shape)) for name in columns or ())
+        reserve(f"{self.where}: its {chains * draws} draws", 24.0 * chains * draws * width, "Thin the draws.")
+        whole = self.every(1, columns or ())
+        parameters = dict(zip(columns, whole.others, strict=True)) if columns else None
+        return Samples(whole.draws, whole.scores, self.names, parameters=parameters)
+
+    def close(self) -> None:
+        self.closing.close()
+
+
+def _inner(variable: Variable) -> tuple[int, ...]:
+    sizes = dict(zip(variable.dims, variable.shape, strict=True))
+    return tuple(sizes[dim] for dim in rest(variable))
+
+
+def _tile(variable: Variable, draws: slice) -> np.ndarray:
+    """Read a range of draws as float64 `(chain, m, ...)`."""
+    return np.ascontiguousarray(variable.arranged("chain", "draw", *rest(variable), draw=draws), np.float64)
+
+
+def refuse_not_finite(where: str, name: str, array: Float[np.ndarray, "chain m dim"], start: int) -> None:
+    """Refuse draws or scores that are NaN, infinite or beyond what can be added up, with their place."""
+    if array.size and not (array.min() > -LARGEST and array.max() < LARGEST):  # so is nothing that holds a NaN
+        chain, draw, dim = map(int, np.argwhere(~(np.abs(array) < LARGEST))[0])
+        raise InputError(
+            f"{where}: the {name} hold {array[chain, draw, dim]:.3g} at chain {chain}, draw {start + draw}: not "
+            f"finite, or too large for its coordinate. Remove that draw."
+        )
+
+
+def _ahead(read: Callable[[int], Tile], starts: Sequence[int]) -> Iterator[Tile]:
+    """Yield what `read` gives for every start, one ahead, from a thread that ends with the loop."""
+    ready: queue.Queue[Tile | BaseException | None] = queue.Queue(maxsize=1)
+    ended = threading.Event()
+
+    def put(item: Tile | BaseException | None) -> bool:
+        while not ended.is_set():
+            try:
+                ready.put(item, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def run() -> None:
+        try:
+            for start in starts:
+                if not put(read(start)):
+                    return
+            put(None)
+        except BaseException as error:  # raised where the tiles are wanted
+            put(error)
+
+    thread = threading.Thread(target=run, name="steincv reader", daemon=True)
+    thread.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        ended.set()
+        thread.join()

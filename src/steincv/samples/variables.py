@@ -1,0 +1,115 @@
+"""Arrays with named axes, wherever they are kept: what NetCDF, Zarr and xarray have in common."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Union
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import xarray
+
+# Real numbers: floats, integers, unsigned integers and truth values, as NumPy calls their kinds.
+NUMBERS = "fiub"
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Turns stored numbers into values: those that mean "missing" into NaN, the others times `scale` plus `offset`.
+
+    As the conventions of NetCDF have it: Eaton et al., CF Metadata Conventions 1.11, sections 2.5.1 and 8.1.
+    """
+
+    missing: tuple[float, ...] = ()
+    scale: float = 1.0
+    offset: float = 0.0
+    unsigned: bool = False
+
+    def __call__(self, stored: np.ndarray) -> np.ndarray:
+        if self.unsigned and stored.dtype.kind == "i":
+            stored = stored.view(stored.dtype.str.replace("i", "u"))
+        absent = np.zeros(stored.shape, bool)
+        for number in self.missing:
+            absent |= stored == stored.dtype.type(number)
+        values = stored.astype(np.float64)
+        values *= self.scale
+        values += self.offset
+        values[absent] = np.nan
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """An array in a file or in memory, of which any block can be read.
+
+    - `dims`: the name of each axis, an empty text where it has none.
+    - `chunks`: how many entries along each axis are stored together.
+    - `stored`: bytes that it takes in its file; None for what is not in a file.
+    - `take`: reads the block between two corners, as it is stored.
+    """
+
+    name: str
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    chunks: tuple[int, ...]
+    stored: int | None
+    take: Callable[[tuple[slice, ...]], np.ndarray]
+    packing: Packing | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all values in memory, as far as the file's word is good."""
+        size = 8 if self.packing else self.dtype.itemsize
+        return size * int(np.prod([int(n) for n in self.shape], dtype=object))
+
+    @property
+    def numeric(self) -> bool:
+        return self.dtype.kind in NUMBERS
+
+    def values(self, **ranges: slice) -> np.ndarray:
+        """Read the values, within `ranges` along the axes of those names, in the order of the file's own axes."""
+        stored = self.take(tuple(ranges.get(dim, slice(0, n)) for dim, n in zip(self.dims, self.shape, strict=True)))
+        return stored if self.packing is None else self.packing(stored)
+
+    def arranged(self, *axes: str, **ranges: slice) -> np.ndarray:
+        """Read the values as `(*axes)`; an axis that the variable has not got is one entry long."""
+        values = self.values(**ranges)
+        order = [self.dims.index(axis) for axis in axes if axis in self.dims]
+        values = values.transpose(order)
+        missing = [k for k, axis in enumerate(axes) if axis not in self.dims]
+        return np.expand_dims(values, tuple(missing)) if missing else values
+
+
+Group = Mapping[str, Variable]
+Labelled = Union["xarray.Dataset", Group]
+
+
+def rest(variable: Variable) -> tuple[str, ...]:
+    """Return the names of the axes after chain and draw."""
+    return tuple(dim for dim in variable.dims if dim not in ("chain", "draw"))
+
+
+def labels(group: Group, dim: str) -> list[object] | None:
+    """Return the labels along an axis, from the variable of the same name, or None where there is none."""
+    variable = group.get(dim)
+    if variable is None or variable.dims != (dim,):
+        return None
+    entries = variable.values().tolist()
+    return [entry.decode("utf-8", "replace") if isinstance(entry, bytes) else entry for entry in entries]
+
+
+def in_group(dataset: Labelled) -> Group:
+    """Wrap the variables of an xarray dataset; a group of variables is returned as it is."""
+    if isinstance(dataset, dict):
+        return dataset
+    return {str(name): _wrapped(str(name), dataset[name]) for name in dataset.variables}  # type: ignore[union-attr]
+
+
+def _wrapped(name: str, array: "xarray.DataArray") -> Variable:
+    """Wrap an xarray.DataArray, whose own array may be Dask's; xarray has unpacked it already."""
+    sizes = {str(dim): int(n) for dim, n in array.sizes.items()}
+    kept = array.encoding.get("preferred_chunks") or dict(array.chunksizes)
+    chunks = tuple(max(1, min(n, int(np.max(kept.get(dim, 1))))) for dim, n in sizes.items())
+    shape = tuple(sizes.values())
+    return Variable(name, tuple(sizes), shape, array.dtype, chunks, None, lambda block: np.asarray(array[block].values))
