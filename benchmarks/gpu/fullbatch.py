@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from record import record
 
-from steincv.families.neural.trials import VectorField
 from steincv.families.neural.sharding import Draws, full_batch_gradient
+from steincv.families.neural.trials import VectorField
 
 N, DIM, WIDTH, REPEATS = 200_000, 1024, 1024, 10
 if jax.default_backend() == "cpu":  # to see that it runs
