@@ -5,7 +5,8 @@ import pytest
 import scipy.stats
 
 import steincv as scv
-from steincv.judging.error_bars import average, effective_draws, split_rhat, tail_index
+from steincv.judging.error_bars import Average, average, effective_draws, split_rhat, tail_index
+from steincv.runtime.units import unit_range
 
 
 def autoregressive(rng, correlation, chains, draws, outputs):
@@ -49,6 +50,27 @@ def test_average_of_independent_draws_by_hand():
     squares = 2 * min(effective_draws(z**2)[0], 2000) / (max((z**4).mean(), 3) - 1)
     t = scipy.stats.t(min(mean.ess[0] / 5 - 1, squares / 5)).ppf(0.95)
     np.testing.assert_allclose([low, high], mean.mean[0] + np.array([-1, 1]) * t * mean.standard_error[0], rtol=1e-12)
+
+
+def test_intervals_use_the_degrees_of_freedom_they_are_given():
+    """Those of an average follow from its two sizes; given ones are kept, whatever the effective size."""
+    x = np.random.default_rng(2).normal(size=(4, 500, 2))
+    mean = average(x)
+    np.testing.assert_array_equal(mean.degrees_of_freedom, np.minimum(mean.ess / 5 - 1, mean.error_ess / 5))
+    given = Average(mean.mean, mean.standard_error, mean.ess, degrees_of_freedom=np.array([3.0, 30.0]))
+    np.testing.assert_allclose(given.half_width(0.9), scipy.stats.t([3, 30]).ppf(0.95), rtol=1e-12)
+    np.testing.assert_array_equal(given[1:].reshape(()).degrees_of_freedom, 30.0)
+
+
+@pytest.mark.parametrize("leading", [1, 2])
+def test_unit_range(leading):
+    """Every output is in [-1, 1], reaches an end of it, and comes back; a constant one is 0 with spread 1."""
+    x = np.random.default_rng(3).normal([1e-300, 5.0, 1e200], [1e-301, 0.0, 1e200], size=(4, 50, 3))
+    x = x if leading == 2 else x.reshape(-1, 3)
+    unit, center, spread = unit_range(x, leading)
+    np.testing.assert_array_equal(np.abs(unit).max(axis=tuple(range(leading))), [1, 0, 1])
+    np.testing.assert_allclose(center + spread * unit, x, rtol=1e-12)
+    np.testing.assert_array_equal(spread, np.where([1, 0, 1], np.abs(x - center).max(axis=tuple(range(leading))), 1))
 
 
 # --- few draws that carry the error ------------------------------------------------------------------

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import steincv as scv
+from steincv.evidence.thermodynamic import _independent
+from steincv.judging.error_bars import average
 from steincv_paper.models.regression import Regression
 from steincv_paper.models.van_der_pol import EXACT, POSTERIOR_MEAN, van_der_pol
 
@@ -189,6 +191,27 @@ def test_independent_rungs_are_not_taken_for_coupled():
         for seed in range(10)
     ]
     assert sum(found) <= 1
+
+
+def test_the_effective_size_is_a_measured_one(tmp_path):
+    """Coupled: that of the sum. Independent: the smallest of the rungs, with Welch's degrees of freedom beside it."""
+    rng = np.random.default_rng(4)
+    t = scv.temperature_ladder(5)
+    x = [rng.normal(size=(4, 100, 1)) / np.sqrt(1 + u) for u in t]
+    rungs = [scv.Samples(a, -(1 + u) * a) for a, u in zip(x, t, strict=True)], [-np.abs(a[..., 0]) for a in x], t
+    together, apart = (scv.log_evidence(*rungs, scv.Polynomial(2), coupled=c) for c in (True, False))
+    assert together.ess == average(together.controlled).ess[0]
+    assert apart.ess <= 400
+    parts = [average(series[..., None])[0] for series in (x[0][..., 0] ** 2, 3 * x[1][..., 0])]
+    both = _independent([x[0][..., 0] ** 2, 3 * x[1][..., 0]])
+    squares, freedom = np.array([(p.standard_error**2, p.degrees_of_freedom) for p in parts]).T
+    assert both.ess == min(p.ess for p in parts)
+    np.testing.assert_allclose(both.degrees_of_freedom, squares.sum() ** 2 / (squares**2 / freedom).sum())
+    assert freedom.min() < both.degrees_of_freedom < freedom.sum()
+    apart.save(tmp_path / "a.npz")
+    back = scv.Estimate.load(tmp_path / "a.npz")
+    np.testing.assert_array_equal(back.interval(), apart.interval())
+    assert scv.bayes_factor(apart, back).ess == apart.ess
 
 
 def test_rungs_of_different_sizes_have_an_answer():

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..judging.error_bars import DRAWS_PER_DEGREE_OF_FREEDOM, Average, degrees_of_freedom
+from ..judging.error_bars import Average
 from ..result import Estimate
 from ..runtime.validation import InputError
 
@@ -14,14 +14,20 @@ SCALE = ((0.5, "barely worth a mention"), (1.0, "substantial"), (1.5, "strong"),
 
 @dataclass(frozen=True, eq=False)
 class BayesFactor:
-    """`log` is the log Bayes factor of the first model against the second, with its `standard_error`."""
+    """The log Bayes factor of the first model against the second.
+
+    - `log`, `standard_error`: its estimate and the error of that.
+    - `ess`: the smaller of the effective sizes that were measured for the two models.
+    - `degrees_of_freedom`: of the Student interval, Welch's for a difference.
+    """
 
     log: float
     standard_error: float
     ess: float
+    degrees_of_freedom: float
 
     def interval(self, level: float = 0.95) -> np.ndarray:
-        """For the log Bayes factor."""
+        """Return the interval of the log Bayes factor."""
         return self._average().interval(level)
 
     @property
@@ -40,7 +46,8 @@ class BayesFactor:
         return f"{words}, for the {'first' if self.log > 0 else 'second'} model"
 
     def _average(self) -> Average:
-        return Average(np.asarray(self.log), np.asarray(self.standard_error), np.asarray(self.ess))
+        mean, error, ess, freedom = map(np.asarray, (self.log, self.standard_error, self.ess, self.degrees_of_freedom))
+        return Average(mean, error, ess, degrees_of_freedom=freedom)
 
     def __repr__(self) -> str:
         low, high = self.interval()
@@ -67,8 +74,8 @@ def bayes_factor(first: Estimate, second: Estimate) -> BayesFactor:
         if not (isinstance(value, Estimate) and value.shape == () and value.labels == ("log_evidence",)):
             raise InputError(f"`{name}` must be a result of log_evidence, got {type(value).__name__}.")
     squares = np.array([float(e.standard_error) ** 2 for e in (first, second)])
-    freedom = np.array([float(degrees_of_freedom(e.ess, e._average.error_ess)) for e in (first, second)])
+    freedom = np.array([float(e._average.degrees_of_freedom) for e in (first, second)])
     total = squares.sum()
     joint = total**2 / (squares**2 / freedom).sum() if total > 0 else freedom.sum()
-    ess = DRAWS_PER_DEGREE_OF_FREEDOM * (joint + 1)
-    return BayesFactor(float(first.mean - second.mean), float(np.sqrt(total)), float(ess))
+    ess = min(float(first.ess), float(second.ess))
+    return BayesFactor(float(first.mean - second.mean), float(np.sqrt(total)), ess, float(joint))

@@ -16,6 +16,7 @@ from ..estimating import estimate
 from ..families.method import Method
 from ..judging.error_bars import Average, average, tail_index
 from ..result import Estimate
+from ..runtime.units import unit_range
 from ..runtime.validation import InputError
 from ..samples.samples import Samples
 from .bridge import Bridge
@@ -50,14 +51,17 @@ class Rung:
     def fit(
         cls, temperature: float, samples: Samples, values: np.ndarray, use: Use, method: Method, seed: int
     ) -> "Rung":
-        center = float(values.mean())
-        radius = float(np.abs(values - center).max()) or 1.0
-        unit = (values - center) / radius
+        unit, center, radius = unit_range(values, center=values.mean())
         outputs = [unit, unit**2] if use.moments else []
         outputs += [use.above.lower_side(values)] if use.above else []
         outputs += [use.below.upper_side(values)] if use.below else []
         return cls(
-            temperature, values, use, center, radius, estimate(samples, np.stack(outputs, -1), method, seed=seed)
+            temperature,
+            values,
+            use,
+            float(center),
+            float(radius),
+            estimate(samples, np.stack(outputs, -1), method, seed=seed),
         )
 
     def contribution(self, mean: float, variance: float) -> tuple[np.ndarray, np.ndarray]:

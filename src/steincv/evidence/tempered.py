@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..judging.error_bars import effective_draws, split_rhat
+from ..runtime.units import unit_range
 from ..runtime.validation import InputError
 from ..samples.samples import Samples
 from .ladder import rung_name
@@ -123,8 +124,7 @@ def _mixing(x: np.ndarray, likelihood: np.ndarray) -> tuple[np.ndarray, np.ndarr
     for k in range(rungs):
         series = np.concatenate([x[:, k], likelihood[:, k, :, None]], axis=-1)
         rhat[k] = split_rhat(series).max()
-        center = series[0, 0]
-        spread = np.abs(series - center).max(axis=(0, 1))
-        moving = spread > 0
-        ess[k] = effective_draws((series[..., moving] - center[moving]) / spread[moving]).min() if moving.any() else 1.0
+        unit = unit_range(series).unit
+        moving = unit.any(axis=(0, 1))
+        ess[k] = effective_draws(unit[..., moving]).min() if moving.any() else 1.0
     return rhat, ess

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from ..families.auto import Auto
 from ..families.method import Method
-from ..judging.error_bars import DRAWS_PER_DEGREE_OF_FREEDOM, Average, average, degrees_of_freedom
+from ..judging.error_bars import Average, average, degrees_of_freedom
 from ..judging.status import ALARMS, Code, Status
 from ..result import Estimate
 from ..runtime.validation import InputError, whole_number
@@ -59,8 +59,10 @@ def log_evidence(
       squared errors add up. By default it is decided by whether the error bar of the sum is clearly larger.
 
     The standard error holds the statistical error and what is left of the discretisation error; `info` has the two
-    apart, the other rules, and a row for every rung. A rung without a usable mean (t = 0 often) is reported, and the
-    interval above it computed from bounded functions of the log likelihood instead (see `bridge.Bridge`).
+    apart, the other rules, and a row for every rung. `ess` is that of the sum over rungs where they are coupled, and
+    that of the rung with the fewest effective draws where they are independent. A rung without a usable mean (t = 0
+    often) is reported, and the interval above it computed from bounded functions of the log likelihood instead (see
+    `bridge.Bridge`).
 
     >>> import numpy as np, steincv as scv
     >>> t, rng = scv.temperature_ladder(20), np.random.default_rng(0)
@@ -268,24 +270,17 @@ def _add_up(pieces: Sequence[Rung], rule: Integral, coupled: bool | None) -> _To
 
 
 def _independent(series: Sequence[np.ndarray]) -> Average:
-    """The sum of independent means. Its degrees of freedom are Welch's, and its effective size such as to give them."""
+    """Return the sum of independent means, with Welch's degrees of freedom and the smallest of the effective sizes."""
     parts = [average(s[..., None]).reshape(()) for s in series]
     squares = np.array([float(p.standard_error) ** 2 for p in parts])
-    freedom = np.array([_freedom(p) for p in parts])
     mean = np.asarray(sum(float(p.mean) for p in parts))
+    least = np.asarray(min(float(p.ess) for p in parts))
     if squares.sum() == 0:
-        return Average(mean, np.asarray(0.0), np.asarray(float(sum(s.size for s in series))))
+        freedom = degrees_of_freedom(np.asarray(float(sum(s.size for s in series))))
+        return Average(mean, np.asarray(0.0), least, degrees_of_freedom=freedom)
     share = squares / squares.sum()
-    return Average(mean, np.asarray(np.sqrt(squares.sum())), _effective(1 / (share**2 / freedom).sum()))
-
-
-def _freedom(a: Average) -> float:
-    return float(degrees_of_freedom(a.ess, a.error_ess))
-
-
-def _effective(freedom: float) -> np.ndarray:
-    """The effective size whose error bar has this many degrees of freedom."""
-    return np.asarray(DRAWS_PER_DEGREE_OF_FREEDOM * (freedom + 1))
+    freedom = 1 / (share**2 / np.array([float(p.degrees_of_freedom) for p in parts])).sum()
+    return Average(mean, np.asarray(np.sqrt(squares.sum())), least, degrees_of_freedom=np.asarray(freedom))
 
 
 def _clearly_coupled(apart: Average, together: Average) -> bool:
@@ -297,10 +292,10 @@ def _widened(a: Average, discretisation: float) -> Average:
     """With the discretisation error in the error bar; that part has no noise of its own."""
     square = float(a.standard_error) ** 2
     total = square + discretisation**2
-    if square == 0:
-        return Average(a.mean, np.asarray(np.sqrt(total)), a.ess)
-    freedom = _freedom(a) * (total / square) ** 2
-    return Average(a.mean, np.asarray(np.sqrt(total)), _effective(min(freedom, 1e9)))
+    freedom = a.degrees_of_freedom
+    if square > 0:
+        freedom = np.asarray(min(float(freedom) * (total / square) ** 2, 1e9))
+    return Average(a.mean, np.asarray(np.sqrt(total)), a.ess, degrees_of_freedom=freedom)
 
 
 def _statuses(pieces: Sequence[Rung], trouble: Sequence[str | None], t: np.ndarray) -> list[Status]:

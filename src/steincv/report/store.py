@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from ..runtime.arrays import StrPath, read_arrays, reading, whole_file
 from ..runtime.validation import InputError
 
 FORMAT, VERSION = "steincv.Estimate", 1
+# Fields of an average that files of older versions lack, in the order in which they came: without one, none after it
+# is read, and each follows from those before.
+LATER_FIELDS = ("error_ess", "degrees_of_freedom")
 
 
 def save_estimate(estimate: Estimate, path: StrPath, *, force: bool = False) -> None:
@@ -63,9 +67,9 @@ def _unpack(path: StrPath, meta: Mapping[str, Any], prefix: str) -> Estimate:
         "controlled",
         *(f"{kind}_{field}" for kind in ("plain", "average") for field in ("mean", "standard_error", "ess")),
     ]
-    newer = [f"{kind}_error_ess" for kind in ("plain", "average")]  # not in files of the first versions
+    newer = [f"{kind}_{field}" for field in LATER_FIELDS for kind in ("plain", "average")]
     stored = read_arrays(path, [prefix + name for name in names], [prefix + name for name in newer])
-    names += [name for name in newer if prefix + name in stored]
+    names += takewhile(lambda name: prefix + name in stored, newer)
     arrays = {name: stored[prefix + name] for name in names}
     labels, shape = tuple(map(str, meta["labels"])), tuple(map(int, meta["shape"]))
     methods = tuple(map(str, meta["method"]))
