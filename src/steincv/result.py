@@ -186,7 +186,8 @@ class Estimate:
         return [f"{message} [{_some(labels)}]" for message, labels in about.items()]
 
     def __repr__(self) -> str:
-        from .report.text import clean, table
+        from .report.clean import clean
+        from .report.text import table
 
         return "\n".join([table(self), "", self.gained(), *map(clean, self.warnings())])
 

@@ -32,7 +32,7 @@ def test_table_and_figure(tmp_path, capsys):
 
 
 def test_json_is_all_there_is(capsys, monkeypatch):
-    monkeypatch.setattr("steincv.evidence.command.run", lambda options, example, method: heavy())
+    monkeypatch.setattr("steincv_paper.evidence.integrate", lambda options, model, method: heavy())
     assert cli.main(["evidence", "regression", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["label"] == "log_evidence"

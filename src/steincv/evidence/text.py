@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ..report.text import clean, plus_minus, times
+from ..report.clean import clean
+from ..report.text import plus_minus, times
 from ..result import Estimate
 
 if TYPE_CHECKING:

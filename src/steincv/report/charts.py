@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ..result import Estimate
+from .clean import clean
 from .running import running, window
-from .text import clean, plus_minus, times
+from .text import plus_minus, times
 
 LARGEST_GAIN = 1e6
 MOST_ROWS, EACH_END = 30, 12

@@ -9,7 +9,7 @@ import numpy as np
 from ..judging.diagnostics import LOW_ESS, RHAT_LIMIT, STEIN_LIMIT, TAIL_LIMIT, SteinCheck, stein_check
 from ..judging.error_bars import average, split_rhat, tail_index
 from ..samples.samples import Samples
-from .text import clean
+from .clean import clean
 
 if TYPE_CHECKING:
     from rich.table import Table

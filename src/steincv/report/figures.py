@@ -15,8 +15,9 @@ from ..result import Estimate
 from ..runtime.validation import InputError
 from ..samples.samples import Samples
 from .check import coordinate_z
+from .clean import clean
 from .running import running, window
-from .text import clean, times
+from .text import times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,6 +15,7 @@ import numpy as np
 from ..judging.diagnostics import STEIN_LIMIT, SteinCheck
 from ..judging.status import ALARMS, Code, Status
 from ..result import Estimate
+from .clean import clean
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,12 +25,6 @@ MOST_ROWS = 60
 LONGEST_LABEL = 40
 # Codes that are good news or no news: not coloured as warnings.
 CALM = frozenset({Code.EXACT, Code.CONSTANT, Code.NO_GAIN})
-
-
-def clean(text: object, longest: int | None = None) -> str:
-    r"""`text` on one line, with control characters written out (`\x1b`), cut to `longest` characters."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
-    return shown if longest is None or len(shown) <= longest else shown[: longest - 1] + "…"
 
 
 def plus_minus(mean: float, error: float) -> str:

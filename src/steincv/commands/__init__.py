@@ -1,0 +1,1 @@
+"""What the commands of `steincv` do, one module per command with one function, `run(options)`."""
