@@ -245,9 +245,8 @@ def test_a_fresh_process_is_quick_to_help_and_survives_a_closed_pipe(file):
     done = subprocess.run([sys.executable, "-m", "steincv", "--help"], capture_output=True, text=True, check=True)
     assert time.perf_counter() - start < 5
     assert "demo" in done.stdout
-    code = (
-        "import sys, steincv.cli; steincv.cli._parser(); sys.exit(bool({'jax', 'pandas', 'numpy'} & set(sys.modules)))"
-    )
+    loaded = "{'jax', 'pandas', 'numpy'} & set(sys.modules)"
+    code = f"import sys, steincv.cli; steincv.cli._parser(); sys.exit(bool({loaded}))"
     subprocess.run([sys.executable, "-c", code], check=True)
     command = f"{sys.executable} -m steincv check {file} --json | head -n 1"
     piped = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
