@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -17,9 +17,19 @@ from .validation import InputError
 
 StrPath = str | os.PathLike[str]
 
-CHUNK = 1 << 20
-# Random numbers hardly compress. An array that grows more than this, and is not small, is no data of ours.
-LARGEST_EXPANSION, SMALL = 100, 64 << 20
+
+class FileLimits(NamedTuple):
+    """What is believed of a file written by anyone."""
+
+    # Random numbers hardly compress: an array that grows more than this, and is not small, is no data of ours.
+    expansion: int = 100
+    # An array of this many bytes harms nobody.
+    small: int = 64 << 20
+    # Bytes that are decompressed at a time.
+    piece: int = 1 << 20
+
+
+LIMITS = FileLimits()
 
 
 # Writing ---------------------------------------------------------------------------------------------
@@ -106,7 +116,7 @@ def _bytes(path: StrPath, archive: zipfile.ZipFile, info: zipfile.ZipInfo, size:
         raise InputError(f"{path}: {info.filename} is compressed in a way that NumPy does not use.")
     if info.compress_size > size:
         raise InputError(f"{path}: cut off; {info.filename} should have {info.compress_size} bytes.")
-    if info.file_size > max(SMALL, LARGEST_EXPANSION * info.compress_size):
+    if info.file_size > max(LIMITS.small, LIMITS.expansion * info.compress_size):
         raise InputError(
             f"{path}: {info.filename} would expand {info.compress_size} bytes to {info.file_size}: refused."
         )
@@ -114,7 +124,7 @@ def _bytes(path: StrPath, archive: zipfile.ZipFile, info: zipfile.ZipInfo, size:
     reserve(f"{path}: reading {info.filename}", 3 * info.file_size, "Thin the draws.")
     data = bytearray()
     with archive.open(info) as stream:
-        while chunk := stream.read(CHUNK):  # in chunks: only then does zipfile bound what it decompresses
+        while chunk := stream.read(LIMITS.piece):  # in chunks: only then does zipfile bound what it decompresses
             data += chunk
     if len(data) != info.file_size:
         raise InputError(f"{path}: cut off; {info.filename} has {len(data)} bytes of {info.file_size}.")

@@ -95,7 +95,7 @@ class Source(abc.ABC):
         """Gather the draws of these numbers, increasing, from every chain in one pass over the tiles that have any."""
         self.require(columns)
         chains, draws, dim = self.shape
-        if len(index) and not (0 <= index[0] and index[-1] < draws and (np.diff(index) > 0).all()):
+        if len(index) and not (index[0] >= 0 and index[-1] < draws and (np.diff(index) > 0).all()):
             raise InputError(f"{self.where}: numbers of draws must increase from 0 to {draws - 1} at most.")
         shapes = [(dim,), (dim,), *(self.columns[name].shape for name in columns)]
         needed = 8.0 * chains * len(index) * sum(int(np.prod(shape)) for shape in shapes)
@@ -118,6 +118,7 @@ class Source(abc.ABC):
                 there = ", ".join(list(self.columns)[:12]) or "nothing"
                 raise InputError(f"{self.where}: holds no array `{name}`; it has {there} at every draw.")
 
+    @abc.abstractmethod
     def close(self) -> None:
         """Close the file, where there is one."""
 
@@ -175,6 +176,9 @@ class MemorySource(Source):
             arrays = {name: parameters[name] for name in columns}
             parameters = Parameters(arrays, coords={k: v for k, v in parameters.coords.items() if k in arrays})
         return Samples(self.draws, self.scores, self.names, parameters=parameters)
+
+    def close(self) -> None:
+        pass
 
 
 # Files -----------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Arrays with named axes, wherever they are kept: what NetCDF, Zarr and xarray have in common."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Union
 
@@ -20,17 +20,17 @@ class Packing:
     As the conventions of NetCDF have it: Eaton et al., CF Metadata Conventions 1.11, sections 2.5.1 and 8.1.
     """
 
-    missing: tuple[float, ...] = ()
+    missing: tuple[np.generic, ...] = ()
     scale: float = 1.0
     offset: float = 0.0
     unsigned: bool = False
 
     def __call__(self, stored: np.ndarray) -> np.ndarray:
-        if self.unsigned and stored.dtype.kind == "i":
-            stored = stored.view(stored.dtype.str.replace("i", "u"))
         absent = np.zeros(stored.shape, bool)
         for number in self.missing:
-            absent |= stored == stored.dtype.type(number)
+            absent |= stored == number
+        if self.unsigned and stored.dtype.kind == "i":
+            stored = stored.view(stored.dtype.str.replace("i", "u"))
         values = stored.astype(np.float64)
         values *= self.scale
         values += self.offset
@@ -81,7 +81,7 @@ class Variable:
         return np.expand_dims(values, tuple(missing)) if missing else values
 
 
-Group = Mapping[str, Variable]
+Group = dict[str, Variable]
 Labelled = Union["xarray.Dataset", Group]
 
 
@@ -103,7 +103,7 @@ def in_group(dataset: Labelled) -> Group:
     """Wrap the variables of an xarray dataset; a group of variables is returned as it is."""
     if isinstance(dataset, dict):
         return dataset
-    return {str(name): _wrapped(str(name), dataset[name]) for name in dataset.variables}  # type: ignore[union-attr]
+    return {str(name): _wrapped(str(name), dataset[name]) for name in dataset.variables}
 
 
 def _wrapped(name: str, array: "xarray.DataArray") -> Variable:
