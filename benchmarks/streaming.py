@@ -71,7 +71,7 @@ def main() -> None:
         before = reset()
         begin, cpu = time.perf_counter(), time.process_time()
         for _ in range(2):
-            for _piece in samples.source.pieces():
+            for _piece in samples.source.tiles():
                 pass
         reading, reading_cpu = time.perf_counter() - begin, time.process_time() - cpu
         only_reading = peak() - before
@@ -93,7 +93,7 @@ def main() -> None:
         }
         if draws <= COMPARED:
             source = samples.source
-            whole = scv.Samples(source.draws.read(0, draws), source.scores.read(0, draws))
+            whole = source.samples()
             begin = time.perf_counter()
             memory = scv.estimate(whole, method=scv.Polynomial(2))
             row["in_memory_s"] = round(time.perf_counter() - begin, 2)

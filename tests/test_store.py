@@ -401,7 +401,7 @@ def test_missing_extra_is_named(tmp_path, monkeypatch):
     import sys
 
     (tmp_path / "a.nc").write_bytes(b"")
-    monkeypatch.setitem(sys.modules, "h5netcdf", None)
+    monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(scv.InputError, match=r"steincv\[files\]"):
         read_samples(tmp_path / "a.nc")
 

@@ -7,8 +7,10 @@ import scipy.signal
 import steincv as scv
 from steincv.families.polynomial import polynomial
 from steincv.families.polynomial.hermite import stein_features
+from steincv.samples import source as reading
+from steincv.samples.source import TileLimits
 from steincv.stein.folds import make_folds
-from steincv.stream import products, series as kept, source as reading
+from steincv.stream import products, series as kept
 from steincv.stream.coordinates import FoldMap
 from steincv.stream.moments import outer
 from steincv.stream.polynomial import feature_map
@@ -41,7 +43,7 @@ def write(path, x, s, **others):
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """Files of some thousand draws are read in many pieces too."""
-    monkeypatch.setattr(reading, "PIECE", 1 << 16)
+    monkeypatch.setattr(reading, "LIMITS", TileLimits(wanted=1 << 16))
 
 
 def same(streamed, memory, tolerance=1e-10):
@@ -106,7 +108,7 @@ def test_wrong_scores_and_constants_are_seen(tmp_path, most, monkeypatch):
 @pytest.mark.parametrize("moved", [0, 1, -1])
 def test_scores_moved_by_a_draw_are_found_in_slow_chains(tmp_path, monkeypatch, moved, size):
     """Means of draws and scores do not tell: each score is nearly that of its neighbour."""
-    monkeypatch.setattr(reading, "PIECE", 1 << 20)
+    monkeypatch.setattr(reading, "LIMITS", TileLimits(wanted=1 << 20))
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(4, 4000, 2)) * np.sqrt(1 - 0.98**2)
     noise[:, 0] /= np.sqrt(1 - 0.98**2)
@@ -290,7 +292,7 @@ def test_labelled_files(tmp_path, kind):
 
 
 def test_pieces_are_whole_chunks_in_any_order_of_axes(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "PIECE", 1 << 13)
+    monkeypatch.setattr(reading, "LIMITS", TileLimits(wanted=1 << 13))
     x, s = mixture(3, 700, 2)
     data = labelled(x, s).transpose("draw", ..., "chain").chunk(draw=90)
     data.to_zarr(tmp_path / "a.zarr", consolidated=False, zarr_format=2)
@@ -298,14 +300,14 @@ def test_pieces_are_whole_chunks_in_any_order_of_axes(tmp_path, monkeypatch):
     one.to_zarr(tmp_path / "b.zarr", consolidated=False, zarr_format=2)
     for name, chunk, chains in (("a", 90, 3), ("b", 80, 1)):
         with scv.Samples.open(tmp_path / f"{name}.zarr") as streamed:
-            assert streamed.source.draws.chunk == chunk
+            assert streamed.source.draws.chunks[streamed.source.draws.dims.index("draw")] == chunk
             assert streamed.source.step % chunk == 0
-            pieces = list(streamed.source.pieces())
+            pieces = list(streamed.source.tiles())
             np.testing.assert_array_equal(np.concatenate([p.draws for p in pieces], axis=1), x[:chains])
-            monkeypatch.setattr(reading, "LARGEST_PIECE", 100)
+            monkeypatch.setattr(reading, "LIMITS", TileLimits(wanted=1 << 13, most=100))
             with pytest.raises(scv.InputError, match="Write it with chunks of about"):
                 scv.estimate(streamed)
-            monkeypatch.setattr(reading, "LARGEST_PIECE", 1 << 30)
+            monkeypatch.setattr(reading, "LIMITS", TileLimits(wanted=1 << 13))
 
 
 def test_few_draws_are_read_whole(tmp_path):

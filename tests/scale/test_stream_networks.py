@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from steincv.stream.source import Piece
 
 import steincv as scv
 from steincv.families.method import make_problem
@@ -15,7 +16,6 @@ from steincv.stream.coordinates import FoldMap
 from steincv.stream.functions import Functions
 from steincv.stream.polynomial import Moments
 from steincv.stream.segments import Range, RangeFold, range_folds
-from steincv.stream.source import Piece
 
 zarr = pytest.importorskip("zarr")
 CNCV = scv.CNCV(scv.VectorField(width=8, depth=1), steps=200, batch=64, rate=1e-2)
@@ -24,7 +24,7 @@ CNCV = scv.CNCV(scv.VectorField(width=8, depth=1), steps=200, batch=64, rate=1e-
 @pytest.fixture
 def streamed(tmp_path, monkeypatch):
     """Nine pieces of 400 draws of two chains; windows of 1024 draws from four of them."""
-    monkeypatch.setattr(reading, "PIECE", 1 << 14)
+    monkeypatch.setattr(reading, "LIMITS", TileLimits(wanted=1 << 14))
     monkeypatch.setattr(networks, "WINDOW", 1024)
     x = np.random.default_rng(0).normal(size=(2, 3600, 2)) * [1.0, 100.0] + [3.0, 0.0]
     group = zarr.open_group(str(tmp_path / "a.zarr"), mode="w")
@@ -55,7 +55,8 @@ def test_thinned_problems_are_those_in_memory(streamed):
         networks._Fold(stream, fold, m, Moments.of(s))
         for fold, m, s in zip(stream.folds, maps, sums.folds, strict=True)
     ]
-    x, s = source.draws.read(0, 3600), source.scores.read(0, 3600)
+    whole = source.every(1)
+    x, s = whole.draws, whole.scores
     for fold, problem in zip(make_folds(2, 3600), networks._thinned(stream, fits), strict=True):
         memory, _, _ = make_problem(scv.Samples(fold.train.take(x), fold.train.take(s)), fold.train.take(x))
         for name in ("z", "s", "y", "offset"):

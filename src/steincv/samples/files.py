@@ -1,11 +1,10 @@
 """Draws and scores from files: .npz, and what nutpie writes as NetCDF or Zarr; and from such data in memory."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,16 +12,16 @@ from ..runtime.arrays import StrPath, read_arrays, reading
 from ..runtime.memory import reserve
 from ..runtime.validation import InputError
 from .samples import Parameters, Samples
+from .variables import Group, Labelled, Variable, in_group, in_memory, labels, named, rest
 
 DRAWS, SCORES, COORDINATE = "unconstrained_draw", "gradient", "unconstrained_parameter"
-# Codecs that turn bytes into numbers. Zarr knows others, and one of them is pickle, which runs code.
-CODECS = {"blosc", "zstd", "lz4", "zlib", "gzip", "bz2", "lzma"}
-CODECS |= {"crc32", "crc32c", "adler32", "fletcher32", "bytes", "transpose", "shuffle", "sharding_indexed"}
-CODECS |= {"delta", "fixedscaleoffset", "quantize", "bitround", "packbits", "astype", "vlen-utf8"}
+NETCDF = (".nc", ".nc4", ".netcdf", ".h5")
+
+Groups = Callable[[str], Labelled | None]
 
 
 def read_samples(path: StrPath) -> Samples:
-    """Draws and scores from a file.
+    """Read draws and scores from a file.
 
     - `.npz`: arrays `draws` and `scores`, and `names` if there are any.
     - `.nc` (NetCDF) and Zarr folders: `unconstrained_draw` and `gradient` in the group `sample_stats` or at
@@ -40,125 +39,134 @@ def read_samples(path: StrPath) -> Samples:
             return Samples(arrays["draws"], arrays["scores"], names)
         except InputError as error:
             raise InputError(f"{file}: {error}") from error
-    if file.suffix in (".nc", ".nc4", ".netcdf", ".h5") or file.is_dir():
-        return _read_labelled(file)
+    if file.suffix in NETCDF or file.is_dir():
+        with reading(file), ExitStack() as closing:
+            return labelled_samples(str(file), open_groups(file, closing, "files"))
     raise InputError(f"{file}: what kind of file is this? Known are .npz, .nc and Zarr folders.")
 
 
-def _read_labelled(path: Path) -> Samples:
-    """Arrays whose axes have names, through xarray."""
+def open_groups(file: Path, closing: ExitStack, extra: str) -> Callable[[str], Group | None]:
+    """Open a NetCDF file or Zarr folder through the gate; return a function that gives the group of a name.
+
+    `extra` is what to install where a package is missing.
+    """
     try:
-        import h5netcdf  # noqa: F401
-        import xarray
-        import zarr  # noqa: F401
+        import h5py  # noqa: F401
+        import numcodecs  # noqa: F401
     except ImportError as error:
-        raise InputError(f"{path}: NetCDF and Zarr need more packages. Run: pip install 'steincv[files]'") from error
+        raise InputError(f"{file}: NetCDF and Zarr need more packages. Run: pip install 'steincv[{extra}]'") from error
+    from .netcdf import open_netcdf
+    from .zarr import open_zarr
 
-    # no indexes: they would load whole coordinates before anyone has looked at how large they claim to be
-    options: dict[str, Any] = {"create_default_indexes": False, "decode_times": False}
-    if path.is_dir():
-        _refuse_unknown_codecs(path)
-        options |= {"engine": "zarr", "consolidated": False, "chunks": None}
-    else:
-        _refuse_untrusted(path)
-        options |= {"engine": "h5netcdf"}
-    with reading(path), ExitStack() as opened:
-
-        def group(name: str) -> Any:
-            try:
-                return opened.enter_context(xarray.open_dataset(path, group=name or None, **options))
-            except (OSError, KeyError, ValueError):
-                if not name:
-                    raise
-                return None
-
-        return labelled_samples(str(path), group)
+    return open_zarr(file) if file.is_dir() else open_netcdf(file, closing)
 
 
 # Labelled data ---------------------------------------------------------------------------------------
 
 
-def labelled_samples(where: str, group: Callable[[str], Any], shown: Iterable[str] | None = None) -> Samples:
-    """Samples from labelled data in nutpie's names; `group` gives the xarray dataset of a name, "" the root, or None.
+class Kept(NamedTuple):
+    """Unconstrained draws, their gradients, and the group that has the labels of their coordinates."""
+
+    draws: Variable
+    scores: Variable
+    group: Group
+
+
+def labelled_samples(where: str, group: Groups, shown: Iterable[str] | None = None) -> Samples:
+    """Read samples from labelled data in nutpie's names; `group` gives the variables of a name, "" the root, or None.
 
     `shown` are the parameters, if their order is known. Otherwise it is that of the coordinates.
     """
     kept = kept_gradients(where, group)
     if kept is None:
-        seen = [str(name) for dataset in _places(group) for name in dataset.data_vars]
+        seen = [name for found in _places(group) for name in named(found)]
         raise InputError(
             f"{where}: holds no `{DRAWS}` and `{SCORES}` in sample_stats or at the root (it has "
             f"{', '.join(seen[:8]) or 'nothing there'}). With nutpie: "
             f"nutpie.sample(model, store_unconstrained=True, store_gradient=True)."
         )
-    arrays, names = _labelled_arrays(where, *kept)
+    names = coordinate_names(where, kept, 3)
+    axes = ("chain", "draw", *rest(kept.draws))
+    draws, scores = (_numbers(where, variable, axes) for variable in kept[:2])
     posterior, parameters = group("posterior"), None
-    if posterior is not None and _variables(posterior):
-        listed = _owners(posterior, names) if shown is None else shown
+    if posterior is not None and _at_every_draw(in_group(posterior)):
+        listed = _owners(in_group(posterior), names) if shown is None else shown
         parameters = posterior_parameters(where, posterior, listed)
     try:
-        return Samples(*arrays, names, parameters=parameters)
+        return Samples(draws, scores, names, parameters=parameters)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
 
 
-def _places(group: Callable[[str], Any]) -> Iterator[Any]:
-    """Where nutpie puts them, then the root."""
-    return (dataset for dataset in map(group, ("sample_stats", "")) if dataset is not None)
+def _places(group: Groups) -> Iterator[Group]:
+    """Yield the group where nutpie puts draws and gradients, then the root."""
+    return (in_group(found) for found in map(group, ("sample_stats", "")) if found is not None)
 
 
-def kept_gradients(where: str, group: Callable[[str], Any]) -> tuple[Any, Any] | None:
-    """Unconstrained draws and their gradients, if both were kept."""
-    for dataset in _places(group):
-        if SCORES in dataset and DRAWS in dataset:
-            return dataset[DRAWS], dataset[SCORES]
-        if SCORES in dataset and (draws := _kept_apart(where, dataset[SCORES], group)) is not None:
-            return draws, dataset[SCORES]
+def kept_gradients(where: str, group: Groups) -> Kept | None:
+    """Find unconstrained draws and their gradients, if both were kept."""
+    for found in _places(group):
+        if SCORES in found and DRAWS in found:
+            return Kept(found[DRAWS], found[SCORES], found)
+        if SCORES in found and (draws := _kept_apart(where, found, group)) is not None:
+            return Kept(draws, found[SCORES], found)
     return None
 
 
-def _labelled_arrays(where: str, draws: Any, scores: Any) -> tuple[tuple[np.ndarray, np.ndarray], list[str]]:
-    last = [dim for dim in draws.dims if dim not in ("chain", "draw")]
-    if len(last) != 1 or set(draws.dims) != set(scores.dims) or draws.ndim != 3:
+def coordinate_names(where: str, kept: Kept, axes: int | None = None) -> list[str]:
+    """Return the names of the coordinates; refuse axes that are not those of draws and scores, `axes` of them."""
+    draws, scores, group = kept
+    last = rest(draws)
+    fits = len(last) == 1 and set(draws.dims) == set(scores.dims) and "draw" in draws.dims
+    if not fits or len(draws.dims) != (axes or len(draws.dims)):
         raise InputError(
-            f"{where}: `{DRAWS}` has dimensions {draws.dims} and `{SCORES}` {scores.dims}, expected both to "
+            f"{where}: `{draws.name}` has dimensions {draws.dims} and `{scores.name}` {scores.dims}, expected both to "
             f"have chain, draw and one more."
         )
-    # xarray has seen to it that a coordinate is as long as its dimension
-    labels = scores[last[0]].values if last[0] in scores.coords else range(scores.sizes[last[0]])
-    names = [label if isinstance(label, str) else f"x[{label}]" for label in labels]
-    return (_numbers(where, draws, last), _numbers(where, scores, last)), names
+    return [label if isinstance(label, str) else f"x[{label}]" for label in along(where, group, scores, last[0])]
 
 
-def _numbers(where: str, array: Any, axes: Iterable[str]) -> np.ndarray:
-    """An array as `(chain, draw, *axes)`."""
-    if array.dtype.kind not in "fiub":
-        raise InputError(f"{where}: `{array.name}` has dtype {array.dtype}, expected real numbers.")
-    reserve(f"{where}: reading `{array.name}` of shape {array.shape}", 3 * array.nbytes, "Thin the draws.")
-    return array.transpose("chain", "draw", *axes).values
+def along(where: str, group: Group, variable: Variable, dim: str) -> Sequence[object]:
+    """Return the labels of a variable along one of its axes, or numbers where it has none."""
+    length = variable.shape[variable.dims.index(dim)]
+    found = labels(group, dim)
+    if found is not None and len(found) != length:
+        raise InputError(f"{where}: `{dim}` has {len(found)} labels for {length} entries of `{variable.name}`.")
+    return range(length) if found is None else found
 
 
-def _kept_apart(where: str, scores: Any, group: Callable[[str], Any]) -> Any:
-    """The draws that gradients belong to where they are kept variable by variable, as PyMC does, or None."""
-    import xarray
+def refuse_no_numbers(where: str, variable: Variable) -> None:
+    if not variable.numeric:
+        raise InputError(f"{where}: `{variable.name}` has dtype {variable.dtype}, expected real numbers.")
 
-    if COORDINATE not in scores.coords:
+
+def _numbers(where: str, variable: Variable, axes: Iterable[str]) -> np.ndarray:
+    """Read a variable as an array of these axes."""
+    refuse_no_numbers(where, variable)
+    reserve(f"{where}: reading `{variable.name}` of shape {variable.shape}", 3 * variable.nbytes, "Thin the draws.")
+    return variable.arranged(*axes)
+
+
+def _kept_apart(where: str, found: Group, group: Groups) -> Variable | None:
+    """Put together the draws that gradients belong to where they are kept per variable, as PyMC does, or None."""
+    names = labels(found, COORDINATE)
+    if names is None or COORDINATE not in found[SCORES].dims:
         return None
     columns = []
-    groups = [g for g in map(group, ("unconstrained_posterior", "posterior")) if g is not None]
-    for label in map(str, scores[COORDINATE].values):
+    groups = [in_group(g) for g in map(group, ("unconstrained_posterior", "posterior")) if g is not None]
+    for label in map(str, names):
         name, index = _value_name(label)
-        array = next((g[name] for g in groups if name in g), None)
-        if array is None or array.ndim != 2 + len(index):
+        variable = next((g[name] for g in groups if name in g), None)
+        if variable is None or len(variable.dims) != 2 + len(index):
             return None
-        axes = [dim for dim in array.dims if dim not in ("chain", "draw")]
-        place: Any = (..., *index)
-        columns.append(_numbers(where, array, axes)[place])
-    return xarray.DataArray(np.stack(columns, axis=-1), dims=("chain", "draw", COORDINATE), name=DRAWS)
+        values = _numbers(where, variable, ("chain", "draw", *rest(variable)))
+        place: tuple[slice | int, ...] = (slice(None), slice(None), *index)
+        columns.append(values[place])
+    return in_memory(DRAWS, ("chain", "draw", COORDINATE), np.stack(columns, axis=-1))
 
 
 def _value_name(label: str) -> tuple[str, tuple[int, ...]]:
-    """Variable and index of a coordinate: `p_simplex___1` of PyMC is entry 1 of `p_simplex__`; `cov.2.1` of Stan."""
+    """Split a coordinate into variable and index: PyMC's `p_simplex___1` into `p_simplex__` and 1; Stan's `cov.2.1`."""
     pymc = re.fullmatch(r"(.+)_(\d+(?:\.\d+)*)", label)
     if pymc:
         return pymc[1], tuple(map(int, pymc[2].split(".")))
@@ -166,112 +174,34 @@ def _value_name(label: str) -> tuple[str, tuple[int, ...]]:
     return (base, tuple(int(i) - 1 for i in index)) if all(i.isdecimal() for i in index) else (label, ())
 
 
-def posterior_parameters(where: str, posterior: Any, shown: Iterable[str]) -> Parameters:
-    """The variables of the posterior that have numbers at every draw, with the labels of their axes."""
+def posterior_parameters(where: str, posterior: Labelled, shown: Iterable[str]) -> Parameters:
+    """Read the variables of the posterior that have numbers at every draw, with the labels of their axes."""
+    group = in_group(posterior)
     arrays, coords = {}, {}
-    for name in _variables(posterior):
-        array = posterior[name]
-        axes = [dim for dim in array.dims if dim not in ("chain", "draw")]
-        arrays[name] = _numbers(where, array, axes)
-        coords[name] = [array[dim].values if dim in array.coords else range(array.sizes[dim]) for dim in axes]
+    for name in _at_every_draw(group):
+        axes = rest(group[name])
+        arrays[name] = _numbers(where, group[name], ("chain", "draw", *axes))
+        coords[name] = [along(where, group, group[name], dim) for dim in axes]
     return Parameters(arrays, shown, coords)
 
 
-def _variables(posterior: Any) -> list[str]:
-    variables = posterior.data_vars.items()
-    return [str(name) for name, a in variables if a.dtype.kind in "fiub" and {"chain", "draw"} <= set(a.dims)]
+def _at_every_draw(posterior: Group) -> list[str]:
+    return [name for name, v in posterior.items() if v.numeric and {"chain", "draw"} <= set(v.dims)]
 
 
-def _owners(posterior: Any, names: Sequence[str]) -> list[str]:
-    """The variables that coordinates belong to, in their order, for files forget that of the posterior.
+def _owners(posterior: Group, names: Sequence[str]) -> list[str]:
+    """Return the variables that coordinates belong to, in their order, for files forget that of the posterior.
 
     All variables where it is not clear whose a coordinate is.
     """
-    variables = _variables(posterior)
+    variables = _at_every_draw(posterior)
     owners = [owner for label in names if (owner := _owner(label, variables)) is not None]
     return list(dict.fromkeys(owners)) if len(owners) == len(names) else variables
 
 
 def _owner(label: str, variables: Iterable[str]) -> str | None:
-    """The variable a coordinate belongs to: `tau` for `tau_log__`, `theta` for `theta_1`."""
+    """Return the variable a coordinate belongs to: `tau` for `tau_log__`, `theta` for `theta_1`."""
     value = label if label in variables else _value_name(label)[0]
     # what PyMC transforms is called by name and transform: the longest name, for there may be an `a` and an `a_b`
     untransformed = [name for name in variables if value.startswith(f"{name}_") and value.endswith("__")]
     return max(untransformed, key=len, default=value if value in variables else None)
-
-
-# NetCDF ----------------------------------------------------------------------------------------------
-
-
-def _refuse_untrusted(path: Path) -> None:
-    """Refuse what HDF5 would do on a file's word: read other files, or take gigabytes for a text of a few letters.
-
-    Texts are kept as records of a length and a place. Every length is compared with the size of the file.
-    """
-    import h5py
-
-    size = path.stat().st_size
-    with reading(path), h5py.File(path, "r") as file, path.open("rb") as raw:
-
-        def look(name: str, item: Any) -> None:
-            if isinstance(item, h5py.Group):
-                elsewhere = any(isinstance(item.get(key, getlink=True), h5py.ExternalLink) for key in item)
-            else:
-                elsewhere = isinstance(item, h5py.Dataset) and (item.external is not None or item.is_virtual)
-            if elsewhere:
-                raise InputError(f"{path}: `{name}` is kept in another file, which is not read: refused.")
-            if isinstance(item, h5py.Dataset):
-                check(name, item, item.id.get_type())
-
-        def check(name: str, item: Any, kind: Any) -> None:
-            text = isinstance(kind, h5py.h5t.TypeStringID) and kind.is_variable_str()
-            if not (text or kind.detect_class(h5py.h5t.VLEN)):
-                return
-            pieces = [(item.id.get_offset(), item.id.get_storage_size())]
-            if item.chunks is not None:
-                if item.id.get_create_plist().get_nfilters():
-                    raise InputError(f"{path}: `{name}` is compressed text, whose length cannot be checked: refused.")
-                chunks = [item.id.get_chunk_info(k) for k in range(item.id.get_num_chunks())]
-                pieces = [(chunk.byte_offset, chunk.size) for chunk in chunks]
-            for start, stored in pieces:
-                if start is None or not stored:
-                    continue
-                raw.seek(start)
-                lengths = np.frombuffer(raw.read(min(stored, size)), "<u4")[::4]  # 4 bytes of 16
-                claimed = int(lengths.sum(dtype=np.int64)) * (1 if text else kind.get_super().get_size())
-                if claimed > size:
-                    raise InputError(
-                        f"{path}: the entries of `{name}` claim {claimed} bytes and the whole file has {size}: damaged."
-                    )
-
-        look("/", file)
-        file.visititems(look)
-
-
-# Zarr ------------------------------------------------------------------------------------------------
-
-
-def _refuse_unknown_codecs(folder: Path) -> None:
-    """Refuse a Zarr folder that asks for a codec outside `CODECS`, before anything in it is decoded."""
-    with reading(folder):
-        files = [f for name in (".zarray", ".zmetadata", "zarr.json") for f in folder.rglob(name)]
-        if not files:
-            raise InputError(f"{folder}: a folder, but not a Zarr store.")
-        for file in files:
-            for codec in _codecs(json.loads(file.read_bytes())):
-                if codec.removeprefix("numcodecs.") not in CODECS:
-                    raise InputError(f"{folder}: {file.name} asks for the codec {codec!r}, which is not allowed.")
-
-
-def _codecs(node: Any) -> Iterator[str]:
-    """The name of every codec in the metadata of Zarr 2 (`compressor`, `filters`) or 3 (`codecs`)."""
-    if isinstance(node, list):
-        for item in node:
-            yield from _codecs(item)
-    elif isinstance(node, dict):
-        for key, value in node.items():
-            if key in ("compressor", "compressors", "filters", "serializer", "codecs", "index_codecs"):
-                for codec in value if isinstance(value, list) else [value]:
-                    if codec is not None:
-                        yield str(codec.get("id", codec.get("name")) if isinstance(codec, dict) else codec)
-            yield from _codecs(value)

@@ -205,7 +205,7 @@ class Samples:
         `sample_stats` or at the root) or `draws` and `scores`, with dimensions chain, draw and one more; or an xarray
         dataset that is open already.
         """
-        from ..stream.source import StreamedSamples
+        from ..stream.samples import StreamedSamples
 
         return StreamedSamples.open(path)
 

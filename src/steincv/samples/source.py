@@ -244,6 +244,16 @@ class FileSource(Source):
         parameters = dict(zip(columns, whole.others, strict=True)) if columns else None
         return Samples(whole.draws, whole.scores, self.names, parameters=parameters)
 
+    def require(self, columns: Sequence[str]) -> None:
+        super().require(columns)
+        chains, draws, _ = self.shape
+        for name in columns:
+            sizes = dict(zip(self.variables[name].dims, self.variables[name].shape, strict=True))
+            if (sizes.get("chain", 1), sizes["draw"]) != (chains, draws):
+                raise InputError(
+                    f"{self.where}: `{name}` has shape {self.variables[name].shape}, expected one value at every draw."
+                )
+
     def close(self) -> None:
         self.closing.close()
 

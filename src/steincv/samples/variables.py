@@ -1,6 +1,7 @@
 """Arrays with named axes, wherever they are kept: what NetCDF, Zarr and xarray have in common."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Union
 
@@ -18,19 +19,32 @@ class Packing:
     """Turns stored numbers into values: those that mean "missing" into NaN, the others times `scale` plus `offset`.
 
     As the conventions of NetCDF have it: Eaton et al., CF Metadata Conventions 1.11, sections 2.5.1 and 8.1.
+    `other_sign`: the integers are unsigned though their type is signed, or the other way round.
     """
 
     missing: tuple[np.generic, ...] = ()
     scale: float = 1.0
     offset: float = 0.0
-    unsigned: bool = False
+    other_sign: bool = False
+
+    @classmethod
+    def of(
+        cls, dtype: np.dtype, missing: Sequence[object], scale: object, offset: object, other_sign: bool
+    ) -> "Packing | None":
+        """Return what the attributes of a variable ask for, or None where its numbers are its values."""
+        absent = tuple(np.asarray(m).astype(dtype)[()] for m in missing)
+        absent = tuple(m for m in absent if m == m)  # NaN means NaN already
+        factor, shift = (float(np.asarray(number).reshape(())) for number in (scale, offset))
+        packing = cls(absent, factor, shift, other_sign and dtype.kind in "iu")
+        return None if packing == cls() else packing
 
     def __call__(self, stored: np.ndarray) -> np.ndarray:
         absent = np.zeros(stored.shape, bool)
         for number in self.missing:
             absent |= stored == number
-        if self.unsigned and stored.dtype.kind == "i":
-            stored = stored.view(stored.dtype.str.replace("i", "u"))
+        if self.other_sign:
+            kind = stored.dtype.str
+            stored = stored.view(kind.replace("i", "u") if stored.dtype.kind == "i" else kind.replace("u", "i"))
         values = stored.astype(np.float64)
         values *= self.scale
         values += self.offset
@@ -99,11 +113,41 @@ def labels(group: Group, dim: str) -> list[object] | None:
     return [entry.decode("utf-8", "replace") if isinstance(entry, bytes) else entry for entry in entries]
 
 
+def named(group: Group) -> list[str]:
+    """Return the names of all variables but those that label an axis."""
+    return [name for name, variable in group.items() if variable.dims != (name,)]
+
+
+def from_chunks(
+    block: tuple[slice, ...],
+    chunks: tuple[int, ...],
+    dtype: np.dtype,
+    fill: object,
+    read: Callable[[tuple[int, ...]], np.ndarray | None],
+) -> np.ndarray:
+    """Put the block between two corners together from whole chunks, which `read` gives by their number per axis.
+
+    Where `read` gives None, nothing is stored and every entry is `fill`.
+    """
+    whole = np.empty([part.stop - part.start for part in block], dtype)
+    sides = list(zip(block, chunks, strict=True))
+    for number in itertools.product(*(range(part.start // c, -(-part.stop // c)) for part, c in sides)):
+        here = [(max(p.start, k * c), min(p.stop, (k + 1) * c)) for (p, c), k in zip(sides, number, strict=True)]
+        into = tuple(slice(i - p.start, j - p.start) for (p, _), (i, j) in zip(sides, here, strict=True))
+        if any(i >= j for i, j in here):
+            continue
+        chunk = read(number)
+        inside = tuple(slice(i - k * c, j - k * c) for (_, c), k, (i, j) in zip(sides, number, here, strict=True))
+        whole[into] = fill if chunk is None else chunk[inside]
+    return whole
+
+
 def in_group(dataset: Labelled) -> Group:
     """Wrap the variables of an xarray dataset; a group of variables is returned as it is."""
     if isinstance(dataset, dict):
         return dataset
-    return {str(name): _wrapped(str(name), dataset[name]) for name in dataset.variables}
+    known = [str(name) for name in dataset.variables if name in dataset.data_vars or name in dataset.dims]
+    return {name: _wrapped(name, dataset[name]) for name in known}
 
 
 def _wrapped(name: str, array: "xarray.DataArray") -> Variable:
@@ -113,3 +157,8 @@ def _wrapped(name: str, array: "xarray.DataArray") -> Variable:
     chunks = tuple(max(1, min(n, int(np.max(kept.get(dim, 1))))) for dim, n in sizes.items())
     shape = tuple(sizes.values())
     return Variable(name, tuple(sizes), shape, array.dtype, chunks, None, lambda block: np.asarray(array[block].values))
+
+
+def in_memory(name: str, dims: tuple[str, ...], array: np.ndarray) -> Variable:
+    """Wrap an array whose axes have these names."""
+    return Variable(name, dims, array.shape, array.dtype, (1,) * array.ndim, None, lambda block: array[block])

@@ -29,6 +29,7 @@ from ..runtime.memory import reserve
 from ..runtime.threads import blas_threads
 from ..runtime.validation import InputError, whole_number
 from ..samples.samples import Samples
+from ..samples.source import Source
 from ..samples.values import Values
 from .coordinates import FoldMap
 from .functions import Functions
@@ -36,7 +37,6 @@ from .passes import LANES, Control, FoldSums, Passed, Stream, joined
 from .polynomial import Moments, fit_polynomial
 from .products import BlockProducts
 from .segments import range_folds
-from .source import Source
 
 # Without a method: the quadratic up to this many dimensions, for its sums are (dim^2 / 2)^2 numbers a fold.
 QUADRATIC = 60
@@ -60,7 +60,7 @@ def streamed_estimate(
 ) -> Any:
     """`steincv.estimate` of draws in a file."""
     start = time.perf_counter()
-    chains, draws, dim = source.draws.shape
+    chains, draws, dim = source.shape
     method = Polynomial(2 if dim <= QUADRATIC else 1) if method is None else method
     degree = _degree(method)
     refused = {"stat": stat != ("mean",), "cross_fit": not cross_fit, "executor": executor is not None}
@@ -122,13 +122,12 @@ def _fit(
 
 def _whole(source: Source, f: Any) -> tuple[Samples, Any]:
     """All draws in memory, and f as `steincv.estimate` takes it."""
-    chains, draws, dim = source.draws.shape
+    chains, draws, dim = source.shape
     reserve(f"{source.where}: its {chains * draws} draws", 48.0 * chains * draws * dim, "Use a lower degree.")
     names = [f] if isinstance(f, str) else f if isinstance(f, list | tuple) else []
-    columns = [source.column(name) for name in names]
-    pieces = list(source.pieces(columns))
+    pieces = list(source.tiles(names))
     samples = Samples(joined(p.draws for p in pieces), joined(p.scores for p in pieces), source.names)
-    others = [joined(p.others[k] for p in pieces) for k in range(len(columns))]
+    others = [joined(p.others[k] for p in pieces) for k in range(len(names))]
     return samples, dict(zip(names, others, strict=True)) if names else f
 
 
@@ -157,7 +156,7 @@ def _value_status(passed: Passed, ess: np.ndarray) -> list[list[Status]]:
 
 def _moved(source: Source) -> Moved:
     """Whether the scores at the beginning of the file are those of a neighbouring draw."""
-    (piece,) = source.pieces(starts=[0])
+    (piece,) = source.tiles(starts=[0])
     draws, scores = (np.asarray(a[:, :HEAD], dtype=float) for a in (piece.draws, piece.scores))
     scale = np.abs(draws - draws[0, 0]).max(axis=(0, 1))  # its size is enough
     return moved_scores(Samples.trusted(draws, scores, source.names), np.where(scale > 0, scale, 1.0))

@@ -8,8 +8,8 @@ import numpy as np
 
 from ..runtime.validation import InputError
 from ..samples.samples import Samples
+from ..samples.source import Source, Tile as Piece
 from ..samples.values import Values, _join, values_of
-from .source import Column, Piece, Source
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +18,6 @@ class Functions:
 
     f: Any
     names: tuple[str, ...]
-    columns: tuple[Column, ...]
     coordinates: tuple[str, ...]
 
     @classmethod
@@ -32,13 +31,8 @@ class Functions:
                 f"`f` is a {type(f).__name__}; for draws in a file it is a function, a dict of functions, the name of "
                 f"a variable in the file, or nothing for every coordinate."
             )
-        columns = tuple(source.column(name) for name in names)
-        for name, column in zip(names, columns, strict=True):
-            if column.shape[:2] != source.draws.shape[:2]:
-                raise InputError(
-                    f"{source.where}: `{name}` has shape {column.shape}, expected one value at every draw."
-                )
-        return cls(f, tuple(names), columns, source.names)
+        source.require(names)
+        return cls(f, tuple(names), source.names)
 
     @property
     def linear(self) -> bool:

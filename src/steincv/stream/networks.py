@@ -19,11 +19,11 @@ from ..families.neural.trials import Potential
 from ..runtime.compile_cache import compile_cache
 from ..runtime.memory import reserve
 from ..runtime.validation import InputError
+from ..samples.source import Tile as Piece
 from .coordinates import FoldMap
 from .moments import Sums
 from .polynomial import Moments
 from .segments import Range, RangeFold
-from .source import Piece
 
 if TYPE_CHECKING:
     from .passes import Stream
@@ -103,7 +103,7 @@ def _training(fold: RangeFold, validate: bool) -> list[Range]:
 
 def _thinned(stream: "Stream", fits: list[_Fold]) -> list[Problem]:
     """Every fold's problem on draws from all over the file: a few from every piece."""
-    dim, outputs = stream.source.draws.shape[2], len(stream.target.center)
+    dim, outputs = stream.source.shape[2], len(stream.target.center)
     reserve(
         "The draws that networks are fitted on",
         8.0 * len(fits) * THINNED * (2 * dim + outputs) * 4,
@@ -111,7 +111,7 @@ def _thinned(stream: "Stream", fits: list[_Fold]) -> list[Problem]:
     )
     thins = [-(-fit.fold.fitted_on // THINNED) for fit in fits]
     found: list[dict[int, list]] = [{i: [] for i in range(len(fit.fold.train))} for fit in fits]
-    for piece in stream.source.pieces(stream.functions.columns):
+    for piece in stream.source.tiles(stream.functions.names):
         stop = piece.start + piece.draws.shape[1]
         for fit, thin, mine in zip(fits, thins, found, strict=True):
             for i, r in enumerate(fit.fold.train):
@@ -182,14 +182,14 @@ def _windows(
 
     rng = np.random.default_rng(seed)
     source = stream.source
-    starts = np.arange(0, source.draws.shape[1], source.step)
+    starts = np.arange(0, source.shape[1], source.step)
     each = min(PIECES, len(starts))
     chosen = [rng.choice(starts, each, replace=False) for _ in range(count)]
     size = min(WINDOW, wanted)
     kept = [validation_draws(len(p.z), p.chains) for p in problems]
     held = [np.flatnonzero(h)[:: max(1, h.sum() // (THINNED // 10))] for h in kept]
     valid = max(map(len, held)) if validate else 0
-    pieces = source.pieces(stream.functions.columns, [int(s) for row in chosen for s in row])
+    pieces = source.tiles(stream.functions.names, starts=[int(s) for row in chosen for s in row])
     for _ in range(count):
         some = [next(pieces) for _ in range(each)]
         rows: list[tuple[np.ndarray, ...]] = []

@@ -13,13 +13,13 @@ from ..families.method import spaced_sample, spacing
 from ..families.polynomial.polynomial import most_fitted
 from ..runtime.memory import GIB, reserve
 from ..samples.samples import LARGEST, Samples
+from ..samples.source import Source, Tile as Piece
 from .coordinates import FoldMap, Provisional, not_finite
 from .functions import Functions
 from .moments import TILE, Sums, Tiles
 from .polynomial import Target
 from .segments import RangeFold, Segment, judged_draws, segments
 from .series import Blocks, Reduced, Series, Tails
-from .source import Piece, Source
 
 if TYPE_CHECKING:
     from .products import BlockProducts
@@ -99,12 +99,12 @@ class Stream:
 
     @classmethod
     def of(cls, source: Source, functions: Functions, folds: list[RangeFold], degree: int) -> "Stream":
-        chains, draws, _ = source.draws.shape
+        chains, draws, _ = source.shape
         parts, fitted = segments(folds, chains, draws)
         starts = list(range(0, draws, source.step))
         chosen = sorted({starts[0], starts[len(starts) // 2], starts[-1]})
         few: list[Piece] = []
-        for piece in source.pieces(functions.columns, chosen):
+        for piece in source.tiles(functions.names, starts=chosen):
             thin = max(1, len(chosen) * piece.draws.shape[1] // PROVISIONAL)
             others = tuple(other[:, ::thin].copy() for other in piece.others)
             few.append(Piece(piece.start, piece.draws[:, ::thin].copy(), piece.scores[:, ::thin].copy(), others))
@@ -136,7 +136,7 @@ class Stream:
 
     def first_pass(self, products: "BlockProducts | None" = None) -> tuple[FoldSums, list[tuple]]:
         """The sums of every fold, and t, s and f at the draws where its penalties are compared."""
-        dim, outputs, groups = self.source.draws.shape[2], len(self.target.center), self.fitted.shape[1]
+        dim, outputs, groups = self.source.shape[2], len(self.target.center), self.fitted.shape[1]
         table = 8.0 * (1 + dim + dim * (dim + 1) // 2) ** 2 if self.degree == 2 else 0.0
         table += 8.0 * outputs * (1 + dim) ** self.degree
         reserve(
@@ -144,7 +144,7 @@ class Stream:
             (LANES * (groups + 1) + len(self.folds) + 4) * table + GIB / 4,
             "Use Polynomial(1), or fewer functions.",
         )
-        draws = self.source.draws.shape[0] * self.source.draws.shape[1]
+        draws = self.source.shape[0] * self.source.shape[1]
         sample = spaced_sample(draws, [fold.fitted_on for fold in self.folds])
         every = spacing(sample, most_fitted(dim, self.degree))
         lanes = [Lane(dim, self.degree, outputs, groups, every, self.functions.linear) for _ in range(LANES)]
@@ -174,7 +174,7 @@ class Stream:
             return kept, blocks
 
         found: list[list[tuple]] = [[] for _ in self.folds]
-        for kept, blocks in in_lanes(work, self.source.pieces(self.functions.columns)):
+        for kept, blocks in in_lanes(work, self.source.tiles(self.functions.names)):
             for k, rows in enumerate(kept):
                 found[k] += rows
             for part in blocks:
@@ -209,7 +209,7 @@ class Stream:
 
     def second_pass(self, controls: Sequence[Control], everything: FoldMap, judged: tuple) -> Passed:
         """f and f + g at every draw, as block means; g by the fold that has not seen it."""
-        chains, draws, dim = self.source.draws.shape
+        chains, draws, dim = self.source.shape
         outputs = len(self.target.center)
         blocks = Blocks.of(chains, draws, 2 * outputs + 2 * dim + 1)
         # about their values at one draw: where f + g is constant nothing is left to round
@@ -237,7 +237,7 @@ class Stream:
                 found.append(tuple(series.reduce(part.chain, first, x) for series, x in columns))
             return found
 
-        for found in in_lanes(work, self.source.pieces(self.functions.columns)):
+        for found in in_lanes(work, self.source.tiles(self.functions.names)):
             for parts in found:
                 for series, part in zip((plain, better, stein), parts, strict=True):
                     series.add(part)

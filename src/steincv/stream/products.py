@@ -25,15 +25,15 @@ class BlockProducts:
         size, last = blocks.size, blocks.count - 1
         self.slots = [range(min(p.start // size, last), min((p.stop - 1) // size, last) + 1) for p in stream.parts]
         self.first = dict(zip(stream.parts, np.cumsum([0, *map(len, self.slots)]).tolist(), strict=False))
-        width = 1 + stream.source.draws.shape[2]
+        width = 1 + stream.source.shape[2]
         self.sums = np.zeros((sum(map(len, self.slots)), width, width))
-        self.plain = Series(blocks, stream.source.draws.shape[0], stream.target.center)
-        outputs, draws = len(stream.target.center), stream.source.draws.shape[0] * stream.source.draws.shape[1]
+        self.plain = Series(blocks, stream.source.shape[0], stream.target.center)
+        outputs, draws = len(stream.target.center), stream.source.shape[0] * stream.source.shape[1]
         self.tails = [Tails(outputs, draws) for _ in range(lanes)]
 
     @classmethod
     def of(cls, stream: "Stream", lanes: int) -> "BlockProducts | None":
-        chains, draws, dim = stream.source.draws.shape
+        chains, draws, dim = stream.source.shape
         blocks = Blocks.of(chains, draws, 2 * len(stream.target.center) + (1 + dim) ** 2)
         return cls(stream, blocks, lanes) if stream.degree == 2 and blocks.size > 1 else None
 
@@ -61,7 +61,7 @@ class BlockProducts:
         from .passes import Passed
 
         stream, blocks = self.stream, self.blocks
-        chains, _, dim = stream.source.draws.shape
+        chains, _, dim = stream.source.shape
         stein_rows = stein_map(everything)
         better = Series(blocks, chains, self.plain.center)
         stein = Series(blocks, chains, np.zeros(2 * dim + 1))

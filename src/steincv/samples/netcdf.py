@@ -1,0 +1,215 @@
+"""Variables in NetCDF 4 files, which are HDF5: those of a group, after the gate, decoded within bounds."""
+
+import os
+import zlib
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from ..runtime.arrays import reading
+from ..runtime.validation import InputError
+from .gate.claims import GATE, occupied, refuse_claims, refuse_conflicts
+from .gate.hdf5 import DEFLATE, FLETCHER32, SHUFFLE, refuse_untrusted_hdf5
+from .variables import Group, Packing, Variable, from_chunks
+
+# What NetCDF writes as the name of an axis that has a length but no labels.
+NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
+
+
+def open_netcdf(path: Path, closing: ExitStack) -> Callable[[str], Group | None]:
+    """Return a function that gives the variables of a group, "" for the root, or None where there is no such group."""
+    with reading(path):
+        raw = closing.enter_context(path.open("rb"))
+        if raw.read(3) == b"CDF":
+            raise InputError(f"{path}: a NetCDF 3 file; NetCDF 4 is read. Convert it: nccopy -k nc4 old.nc new.nc")
+        file = closing.enter_context(h5py.File(path, "r"))
+        refuse_untrusted_hdf5(path, file, raw)
+        size = occupied(os.fstat(raw.fileno()))
+
+    def group(name: str) -> Group | None:
+        with reading(path):
+            root = h5py.h5g.open(file.id, b"/")
+            key = name.encode()
+            if name and (key not in root or not isinstance(h5py.h5o.open(root, key), h5py.h5g.GroupID)):
+                return None
+            places = [root, h5py.h5g.open(root, key)] if name else [root]
+            axes: dict[tuple[int, int], str] = {}
+            for place in places:
+                axes |= _axes(place)
+            found = {v.name: v for v in _variables(path, places[-1], axes, size)}
+            refuse_conflicts(path, found)
+            return found
+
+    return group
+
+
+# Attributes ------------------------------------------------------------------------------------------
+
+
+def _attribute(item: h5py.h5d.DatasetID, name: bytes, kinds: tuple[type, ...]) -> np.ndarray | None:
+    """Read an attribute of one of these types of HDF5, none of which has a length of its own, or None."""
+    if not h5py.h5a.exists(item, name):
+        return None
+    attribute = h5py.h5a.open(item, name)
+    kind = attribute.get_type()
+    variable_text = isinstance(kind, h5py.h5t.TypeStringID) and kind.is_variable_str()
+    if not isinstance(kind, kinds) or variable_text or attribute.get_storage_size() > GATE.attributes:
+        return None
+    value = np.empty(attribute.shape, attribute.dtype)
+    attribute.read(value)
+    return value
+
+
+def _axes(group: h5py.h5g.GroupID) -> dict[tuple[int, int], str]:
+    """Return the name of each axis that is attached to a dataset, by the dataset's address and the axis' number."""
+    found = {}
+    for key, scale in _datasets(group):
+        users = _attribute(scale, b"REFERENCE_LIST", (h5py.h5t.TypeCompoundID,))
+        if users is None or users.dtype.names != ("dataset", "dimension"):
+            continue
+        if h5py.check_ref_dtype(users.dtype["dataset"]) is not h5py.Reference:
+            continue
+        for reference, axis in users.ravel():
+            target = h5py.h5r.dereference(reference, scale) if reference else None
+            if target is not None:
+                found[h5py.h5o.get_info(target).addr, int(axis)] = key
+    return found
+
+
+def _datasets(group: h5py.h5g.GroupID) -> list[tuple[str, h5py.h5d.DatasetID]]:
+    items = ((key.decode("utf-8", "replace"), h5py.h5o.open(group, key)) for key in list(group))
+    return [(key, item) for key, item in items if isinstance(item, h5py.h5d.DatasetID)]
+
+
+def _packing(path: Path, name: str, item: h5py.h5d.DatasetID) -> Packing | None:
+    def number(attribute: str) -> np.ndarray | None:
+        key = attribute.encode()
+        value = _attribute(item, key, (h5py.h5t.TypeIntegerID, h5py.h5t.TypeFloatID))
+        if value is None and h5py.h5a.exists(item, key):
+            raise InputError(f"{path}: the attribute `{attribute}` of `{name}` is no number: damaged.")
+        return value
+
+    missing = [entry for key in ("_FillValue", "missing_value") if (v := number(key)) is not None for entry in v.flat]
+    scale, offset = number("scale_factor"), number("add_offset")
+    return Packing.of(
+        item.dtype,
+        missing,
+        1.0 if scale is None else scale,
+        0.0 if offset is None else offset,
+        h5py.h5a.exists(item, b"_Unsigned"),
+    )
+
+
+# Variables -------------------------------------------------------------------------------------------
+
+
+def _variables(path: Path, group: h5py.h5g.GroupID, axes: dict[tuple[int, int], str], size: int) -> list[Variable]:
+    found = []
+    for key, item in _datasets(group):
+        title = _attribute(item, b"NAME", (h5py.h5t.TypeStringID,))
+        if title is not None and title.size == 1 and bytes(title.reshape(())[()]).startswith(NO_VARIABLE):
+            continue
+        address = h5py.h5o.get_info(item).addr
+        own = h5py.h5a.exists(item, b"REFERENCE_LIST") or _is_scale(item)
+        shape = tuple(int(n) for n in item.shape)
+        names = [axes.get((address, k), "") for k in range(len(shape))]
+        dims = (key,) if own and len(shape) == 1 else tuple(names)
+        found.append(_variable(path, key, dims, shape, item, size))
+    return found
+
+
+def _is_scale(item: h5py.h5d.DatasetID) -> bool:
+    kind = _attribute(item, b"CLASS", (h5py.h5t.TypeStringID,))
+    return kind is not None and kind.size == 1 and bytes(kind.reshape(())[()]).startswith(b"DIMENSION_SCALE")
+
+
+def _variable(
+    path: Path, name: str, dims: tuple[str, ...], shape: tuple[int, ...], item: h5py.h5d.DatasetID, size: int
+) -> Variable:
+    plan = item.get_create_plist()
+    chunked = plan.get_layout() == h5py.h5d.CHUNKED
+    chunks = tuple(int(n) for n in plan.get_chunk()) if chunked else (1,) * len(shape)
+    dtype = item.dtype
+    packing = _packing(path, name, item) if dtype.kind in "fiu" else None
+    dataset = h5py.Dataset(item)
+
+    def take(block: tuple[slice, ...]) -> np.ndarray:
+        refuse_claims(path, variable)
+        if not plan.get_nfilters():
+            return np.asarray(dataset[block])
+        fill = np.zeros(1, dtype)
+        plan.get_fill_value(fill)
+        return from_chunks(block, chunks, dtype, fill[0], lambda k: _chunk(path, variable, item, plan, k, size))
+
+    variable = Variable(name, dims, shape, dtype, chunks, min(int(item.get_storage_size()), size), take, packing)
+    return variable
+
+
+def _chunk(
+    path: Path,
+    variable: Variable,
+    item: h5py.h5d.DatasetID,
+    plan: h5py.h5p.PropDCID,
+    number: tuple[int, ...],
+    size: int,
+) -> np.ndarray | None:
+    """Read a chunk and undo its filters, with no more memory than the chunk's own shape asks for."""
+    corner = tuple(k * c for k, c in zip(number, variable.chunks, strict=True))
+    known = item.get_chunk_info_by_coord(corner)
+    if not known.size:
+        return None
+    length = variable.dtype.itemsize * int(np.prod(variable.chunks))
+    if known.size > min(size, 2 * length + GATE.attributes):
+        raise InputError(f"{path}: a chunk of `{variable.name}` claims {known.size} bytes: damaged.")
+    mask, data = item.read_direct_chunk(corner)
+    filters = [plan.get_filter(k) for k in range(plan.get_nfilters())]
+    for k in reversed(range(len(filters))):
+        if mask & (1 << k):  # this filter was left out for this chunk
+            continue
+        code, _, settings, _ = filters[k]
+        if code == FLETCHER32:
+            data = _checked(path, variable.name, data)
+        elif code == DEFLATE:
+            data = _inflated(path, variable.name, data, length + 4)  # a checksum may be inside
+        elif code == SHUFFLE:
+            data = _unshuffled(data, settings[0] if settings else variable.dtype.itemsize)
+    if len(data) != length:
+        raise InputError(f"{path}: a chunk of `{variable.name}` has {len(data)} bytes of {length}: damaged.")
+    return np.frombuffer(data, variable.dtype).reshape(variable.chunks)
+
+
+def _inflated(path: Path, name: str, data: bytes, most: int) -> bytes:
+    stream = zlib.decompressobj()
+    found = stream.decompress(data, most)
+    if not stream.eof:
+        raise InputError(f"{path}: a chunk of `{name}` would expand beyond the {most} bytes of its shape: refused.")
+    return found
+
+
+def _unshuffled(data: bytes, width: int) -> bytes:
+    """Undo HDF5's shuffle, which puts the first bytes of all numbers first, then the second ones, and so on."""
+    count = len(data) // width if width else 0
+    if count < 2 or width < 2:
+        return data
+    body = np.frombuffer(data, np.uint8, count * width).reshape(width, count)
+    return body.T.tobytes() + data[count * width :]
+
+
+def _checked(path: Path, name: str, data: bytes) -> bytes:
+    """Take off the checksum of Fletcher, of 32 bits, which HDF5 puts behind the data, and compare it."""
+    body = data[:-4]
+    words = np.frombuffer(body + b"\0" * (len(body) % 2), ">u2").astype(np.uint64)
+    first = second = 0
+    for start in range(0, len(words), 1 << 20):  # weighted sums of a part stay below 2^64
+        part = words[start : start + (1 << 20)]
+        count = len(part)
+        second += first * count + int((part * np.arange(count, 0, -1, dtype=np.uint64)).sum())
+        first += int(part.sum())
+    reduced = [1 + (n - 1) % 0xFFFF if n else 0 for n in (first, second)]
+    expected = (reduced[1] << 16 | reduced[0]) & 0xFFFFFFFF
+    if expected != int.from_bytes(data[-4:], "little"):
+        raise InputError(f"{path}: a chunk of `{name}` does not agree with its checksum: damaged.")
+    return body

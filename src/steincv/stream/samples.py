@@ -1,0 +1,54 @@
+"""Draws that stay in their file, as the user holds them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..samples.opening import Openable, open_source
+from ..samples.samples import Streamed
+from ..samples.source import Source
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedSamples(Streamed):
+    """Draws and scores that stay in their file. `steincv.estimate` takes them; made by `Samples.open`."""
+
+    source: Source
+
+    @classmethod
+    def open(cls, path: Openable) -> "StreamedSamples":
+        return cls(open_source(path))
+
+    @property
+    def chains(self) -> int:
+        return self.source.shape[0]
+
+    @property
+    def dim(self) -> int:
+        return self.source.shape[2]
+
+    @property
+    def size(self) -> int:
+        """The number of draws, over all chains."""
+        return self.source.shape[0] * self.source.shape[1]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.source.names
+
+    def close(self) -> None:
+        self.source.close()
+
+    def __enter__(self) -> "StreamedSamples":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def estimate(self, f: Any, method: Any, **settings: Any) -> Any:
+        from .estimating import streamed_estimate
+
+        return streamed_estimate(self.source, f, method, **settings)
+
+    def __repr__(self) -> str:
+        chains, draws, dim = self.source.shape
+        return f"StreamedSamples({self.source.where}: {chains} chains x {draws} draws x {dim} dimensions)"
