@@ -6,12 +6,13 @@ import sys
 
 import numpy as np
 import pytest
-from steincv.stream.source import Piece
 
 import steincv as scv
 from steincv.families.method import make_problem
+from steincv.samples import source as reading
+from steincv.samples.source import Tile as Piece, TileLimits
 from steincv.stein.folds import make_folds
-from steincv.stream import networks, passes, source as reading
+from steincv.stream import networks, passes
 from steincv.stream.coordinates import FoldMap
 from steincv.stream.functions import Functions
 from steincv.stream.polynomial import Moments

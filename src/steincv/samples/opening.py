@@ -1,10 +1,11 @@
 """Open a file, or labelled data in memory, as a source of tiles."""
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from ..runtime.arrays import StrPath, reading
 from ..runtime.validation import InputError
@@ -23,7 +24,7 @@ PAIRS = ((DRAWS, SCORES), ("draws", "scores"))
 
 def open_source(path: Openable) -> Source:
     """Open a Zarr folder, a NetCDF file, or a dataset that is open already (its arrays may be Dask's)."""
-    if hasattr(path, "data_vars") or hasattr(path, "children"):
+    if not isinstance(path, str | os.PathLike):
         return _labelled("the dataset", _groups_of(path), ExitStack())
     file = Path(path)
     if not file.exists():
@@ -38,10 +39,14 @@ def open_source(path: Openable) -> Source:
 
 
 def _groups_of(data: Union["xarray.Dataset", "xarray.DataTree"]) -> Callable[[str], Labelled | None]:
+    if not (hasattr(data, "data_vars") or hasattr(data, "children")):
+        raise InputError(f"`path` is a {type(data).__name__}, expected the path of a file, or a dataset of xarray.")
+    tree: Any = data
+
     def group(name: str) -> Labelled | None:
         if not name:
-            return data.to_dataset() if hasattr(data, "to_dataset") else data
-        children = getattr(data, "children", {})
+            return tree.to_dataset() if hasattr(tree, "to_dataset") else tree
+        children = getattr(tree, "children", {})
         return children[name].to_dataset() if name in children else None
 
     return group

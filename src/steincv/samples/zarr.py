@@ -78,7 +78,9 @@ def _variable(folder: Folder, place: str, name: str) -> Variable:
         raise InputError(f"{folder.path}: `{name}` has {len(shape)} axes and {len(dims)} names for them: damaged.")
     packing = None
     if layout.dtype.kind in "fiu":
-        missing = [_number(attributes[key]) for key in ("_FillValue", "missing_value") if key in attributes]
+        missing: list[object] = [
+            _number(attributes[key]) for key in ("_FillValue", "missing_value") if key in attributes
+        ]
         if node.get("zarr_format") == 2 and any(dims) and node.get("fill_value") is not None:
             missing.append(layout.fill)  # in this format it stands for what is missing, where axes have names
         scale, offset = attributes.get("scale_factor", 1.0), attributes.get("add_offset", 0.0)
@@ -138,8 +140,8 @@ def _codecs(listed: Sequence[Any], dtype: np.dtype) -> tuple[Codec, ...]:
         name = item if isinstance(item, str) else item["name"]
         settings = {} if isinstance(item, str) else dict(item.get("configuration") or {})
         if name == "bytes":
-            order = ">" if settings.get("endian") == "big" else "<"
-            settings = {"dtype": dtype.newbyteorder(order).str, "order": "C"}
+            stored = dtype.newbyteorder(">" if settings.get("endian") == "big" else "<")
+            settings = {"dtype": stored.str, "order": "C"}
         if name.startswith("numcodecs."):
             name, settings = "numcodecs", {"id": name.removeprefix("numcodecs."), **settings}
         found.append(Codec(name, settings))
