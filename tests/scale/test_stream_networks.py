@@ -84,7 +84,7 @@ TWO_DEVICES = """
 import jax
 jax.config.update("jax_enable_x64", True)
 import numpy as np
-from steincv._sharding import Draws, full_batch_gradient, train_full_batch
+from steincv.families.neural.sharding import Draws, full_batch_gradient, train_full_batch
 from steincv.families.neural.trials import VectorField
 assert jax.device_count() == 2
 x = np.random.default_rng(0).normal(size=(301, 3))

@@ -32,8 +32,8 @@ class Packing:
         cls, dtype: np.dtype, missing: Sequence[object], scale: object, offset: object, other_sign: bool
     ) -> "Packing | None":
         """Return what the attributes of a variable ask for, or None where its numbers are its values."""
-        stored: list[np.generic] = [np.asarray(m).astype(dtype)[()] for m in missing]
-        absent = tuple(m for m in stored if m == m)  # NaN means NaN already
+        stored = np.asarray(list(missing)).astype(dtype) if missing else np.empty(0, dtype)
+        absent = tuple(number for number in stored if number == number)  # NaN means NaN already
         factor, shift = (float(np.asarray(number).reshape(())) for number in (scale, offset))
         packing = cls(absent, factor, shift, other_sign and dtype.kind in "iu")
         return None if packing == cls() else packing

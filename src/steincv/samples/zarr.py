@@ -78,9 +78,9 @@ def _variable(folder: Folder, place: str, name: str) -> Variable:
         raise InputError(f"{folder.path}: `{name}` has {len(shape)} axes and {len(dims)} names for them: damaged.")
     packing = None
     if layout.dtype.kind in "fiu":
-        missing: list[object] = [
-            _number(attributes[key]) for key in ("_FillValue", "missing_value") if key in attributes
-        ]
+        given = (attributes.get("_FillValue"), attributes.get("missing_value"))
+        listed = [number for value in given for number in (value if isinstance(value, list) else [value])]
+        missing: list[object] = [_number(number) for number in listed if number is not None]
         if node.get("zarr_format") == 2 and any(dims) and node.get("fill_value") is not None:
             missing.append(layout.fill)  # in this format it stands for what is missing, where axes have names
         scale, offset = attributes.get("scale_factor", 1.0), attributes.get("add_offset", 0.0)
