@@ -1,0 +1,158 @@
+r"""The layers that a learned map is made of, each a smooth bijection of R^dim with its inverse in closed form.
+
+A layer takes draws and scores to new coordinates $z$. With $x = T(z)$ the score of the same draws is
+
+$$ s_z = J_T^T s_x + \nabla_z \log |\det J_T| . $$
+
+Outside of the range of the draws that a layer was fitted on it continues as a straight line: nothing overflows, and
+a draw far out is never thrown farther.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Float, Int
+
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+class Layer(Protocol):
+    """A bijection from x to z: `layer(x, s)` gives draws and scores in z, `log_jacobian(z)` is log |det dx/dz|."""
+
+    def __call__(self, x: np.ndarray, s: np.ndarray) -> Pair: ...
+
+    def inverse(self, z: np.ndarray) -> np.ndarray: ...
+
+    def log_jacobian(self, z: np.ndarray) -> np.ndarray: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """x = mean + scale * (factor z), `factor` a lower triangular matrix, or the identity if None."""
+
+    mean: Float[np.ndarray, " dim"]
+    scale: Float[np.ndarray, " dim"]
+    factor: Float[np.ndarray, "dim dim"] | None = None
+
+    @classmethod
+    def of(cls, x: np.ndarray, dense: bool) -> "Affine":
+        """Return the map to mean 0 and variance 1, and, if `dense`, to covariance 1."""
+        mean = x.mean(axis=0)
+        scale = x.std(axis=0)
+        scale = np.where(scale > 0, scale, 1.0)
+        if not dense:
+            return cls(mean, scale)
+        unit = (x - mean) / scale
+        correlation = unit.T @ unit / len(x)
+        try:
+            return cls(mean, scale, np.linalg.cholesky(correlation))
+        except np.linalg.LinAlgError:  # dependent to round-off: scaling alone is a map all the same
+            return cls(mean, scale)
+
+    @cached_property
+    def _inverse_factor(self) -> np.ndarray:
+        assert self.factor is not None
+        return np.linalg.inv(self.factor)
+
+    def __call__(self, x: np.ndarray, s: np.ndarray) -> Pair:
+        z, s = (x - self.mean) / self.scale, s * self.scale
+        return (z, s) if self.factor is None else (z @ self._inverse_factor.T, s @ self.factor)
+
+    def inverse(self, z: np.ndarray) -> np.ndarray:
+        return self.mean + self.scale * (z if self.factor is None else z @ self.factor.T)
+
+    def log_jacobian(self, z: np.ndarray) -> np.ndarray:
+        size = np.log(self.scale).sum()
+        if self.factor is not None:
+            size += np.log(np.diag(self.factor)).sum()
+        return np.full(len(z), size)
+
+
+@dataclass(frozen=True, eq=False)
+class Bend:
+    r"""A monotone curve for every coordinate, close to a sinh-arcsinh transformation (Jones and Pewsey 2009).
+
+    $$ z = \frac{\sinh(a t + e) - \sinh e}{a \cosh e}, \qquad t = \sinh^{-1}(\omega x) / \omega $$
+
+    has slope 1 at 0. With $a = \omega$ and $e = 0$ it is the identity, with large $|e|$ and small $\omega$ an
+    exponential of rate $a$: the map from the logarithm of a parameter to the parameter.
+    """
+
+    rate: Float[np.ndarray, " dim"]  # a > 0
+    skew: Float[np.ndarray, " dim"]  # e
+    tail: Float[np.ndarray, " dim"]  # omega > 0
+    low: Float[np.ndarray, " dim"]
+    high: Float[np.ndarray, " dim"]
+
+    def _curve(self, x: np.ndarray) -> np.ndarray:
+        y = self.rate * np.arcsinh(self.tail * x) / self.tail + self.skew
+        return (np.sinh(y) - np.sinh(self.skew)) / (self.rate * np.cosh(self.skew))
+
+    def _speed(self, x: np.ndarray) -> Pair:
+        """Return v = dx/dz and the logarithmic slope (dv/dx) / v."""
+        y = self.rate * np.arcsinh(self.tail * x) / self.tail + self.skew
+        r = np.sqrt(1 + (self.tail * x) ** 2)
+        return r * np.cosh(self.skew) / np.cosh(y), self.tail**2 * x / r**2 - self.rate * np.tanh(y) / r
+
+    def __call__(self, x: np.ndarray, s: np.ndarray) -> Pair:
+        inside = np.clip(x, self.low, self.high)
+        speed, slope = self._speed(inside)
+        z = self._curve(inside) + (x - inside) / speed
+        return z, speed * (s + np.where(x == inside, slope, 0.0))
+
+    def _back(self, z: np.ndarray) -> Pair:
+        """Return the place inside the range, and what is left of z beyond it."""
+        inside = np.clip(z, self._curve(self.low), self._curve(self.high))
+        y = np.arcsinh(self.rate * np.cosh(self.skew) * inside + np.sinh(self.skew))
+        x = np.sinh(self.tail * (y - self.skew) / self.rate) / self.tail
+        return np.clip(x, self.low, self.high), z - inside
+
+    def inverse(self, z: np.ndarray) -> np.ndarray:
+        x, beyond = self._back(z)
+        return x + beyond * self._speed(x)[0]
+
+    def log_jacobian(self, z: np.ndarray) -> np.ndarray:
+        return np.log(self._speed(self._back(z)[0])[0]).sum(axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Couple:
+    r"""Children that have their location and scale from parents: $x_B = m(h) + e^{\ell(h)} z_B$.
+
+    $h$ are the parents $x_H$, which stay as they are, inside of the range they were fitted on;
+    $m = $ `offset` + `location` $h$ and $\ell = $ `log_scale` $h$.
+    """
+
+    parents: Int[np.ndarray, " parent"]
+    children: Int[np.ndarray, " child"]
+    offset: Float[np.ndarray, " child"]
+    location: Float[np.ndarray, "child parent"]
+    log_scale: Float[np.ndarray, "child parent"]
+    low: Float[np.ndarray, " parent"]
+    high: Float[np.ndarray, " parent"]
+
+    def _given(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return m(h), exp(l(h)), and which parents are inside their range."""
+        parents = x[:, self.parents]
+        h = np.clip(parents, self.low, self.high)
+        return self.offset + h @ self.location.T, np.exp(h @ self.log_scale.T), parents == h
+
+    def __call__(self, x: np.ndarray, s: np.ndarray) -> Pair:
+        m, scale, inside = self._given(x)
+        away, children = x[:, self.children] - m, s[:, self.children]
+        z, score = x.copy(), s.copy()
+        z[:, self.children] = away / scale
+        score[:, self.children] = children * scale
+        score[:, self.parents] += inside * (children @ self.location + (away * children + 1) @ self.log_scale)
+        return z, score
+
+    def inverse(self, z: np.ndarray) -> np.ndarray:
+        m, scale, _ = self._given(z)
+        x = z.copy()
+        x[:, self.children] = m + scale * z[:, self.children]
+        return x
+
+    def log_jacobian(self, z: np.ndarray) -> np.ndarray:
+        return (np.clip(z[:, self.parents], self.low, self.high) @ self.log_scale.T).sum(axis=-1)
