@@ -16,7 +16,7 @@ DRAWS_PER_DIMENSION = 2
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """A and its inverse (vectors if diagonal), the mean draw and mean score, and the divergence where they were made."""
+    """A and its inverse (vectors if diagonal), the mean draw and score, and the divergence where they were made."""
 
     spread: np.ndarray
     precision: np.ndarray

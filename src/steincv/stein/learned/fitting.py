@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.optimize import minimize
 
 from .fisher import Metric, huber_weights, metric
-from .layers import Bend, Couple, Pair
+from .layers import Bend, Couple, Pair, products, to_factors, with_one
 
 
 class Limits(NamedTuple):
@@ -19,6 +19,7 @@ class Limits(NamedTuple):
     tail: tuple[float, float] = (0.02, 3.0)
     skew: float = 6.0
     log_scale: float = 3.0
+    location: float = 1e3
     penalty: float = 5.0  # prior observations of no effect
     beyond: float = 0.25  # the straight continuation begins so many standard deviations outside of the draws
     profiled: int = 64  # up to this dimension the best affine map is found anew at every step
@@ -30,18 +31,20 @@ LIMITS = Limits()
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """What may be fitted: coordinates to bend, parents and children, and which parents scale which children."""
+    """What may be fitted: coordinates to bend, parents and children, and which terms scale which children."""
 
     bent: Int[np.ndarray, " bent"]
     parents: Int[np.ndarray, " parent"]
     children: Int[np.ndarray, " child"]
-    scaled: Bool[np.ndarray, "child parent"]
-    location: Float[np.ndarray, "child parent"]  # where the fit of locations starts
+    terms: Int[np.ndarray, "term 2"]
+    scaled: Bool[np.ndarray, "child term"]
+    location: Float[np.ndarray, "child term"]  # where the fit of locations starts
 
-    @property
-    def size(self) -> int:
-        child, parent = self.scaled.shape
-        return 3 * len(self.bent) + int(self.scaled.sum()) + child * parent + child
+    @classmethod
+    def of_bends(cls, bent: np.ndarray) -> "Shape":
+        """Return the shape without a coupling."""
+        none, empty = np.zeros(0, int), np.zeros((0, 0))
+        return cls(bent, none, none, np.zeros((0, 2), int), empty.astype(bool), empty)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,35 +57,29 @@ class Fitting:
 
     def start(self) -> np.ndarray:
         """Return the parameters of the identity."""
-        shape = self.shape
-        k, rest = len(shape.bent), int(shape.scaled.sum())
+        k, scales = len(self.shape.bent), int(self.shape.scaled.sum())
         level = np.full(k, np.log(LIMITS.start))
-        return np.concatenate(
-            [level, np.zeros(k), level, np.zeros(rest), shape.location.ravel(), np.zeros(len(shape.children))]
-        )
+        return np.concatenate([level, np.zeros(k), level, np.zeros(scales), self.shape.location.ravel()])
 
     def bounds(self) -> list[tuple[float, float]]:
-        shape = self.shape
-        k, rest = len(shape.bent), int(shape.scaled.sum())
-        free = shape.location.size + len(shape.children)
-        rate, tail = (tuple(np.log(pair)) for pair in (LIMITS.rate, LIMITS.tail))
-        most = (-LIMITS.log_scale, LIMITS.log_scale)
-        return [rate] * k + [(-LIMITS.skew, LIMITS.skew)] * k + [tail] * k + [most] * rest + [(-1e3, 1e3)] * free
+        k, scales = len(self.shape.bent), int(self.shape.scaled.sum())
+        rate, tail = ((float(np.log(a)), float(np.log(b))) for a, b in (LIMITS.rate, LIMITS.tail))
+        most, free = (-LIMITS.log_scale, LIMITS.log_scale), (-LIMITS.location, LIMITS.location)
+        skew = (-LIMITS.skew, LIMITS.skew)
+        return [rate] * k + [skew] * k + [tail] * k + [most] * scales + [free] * self.shape.location.size
 
     def split(self, theta: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return rate, skew, tail, log scales, locations and offsets."""
-        shape = self.shape
-        k, rest = len(shape.bent), int(shape.scaled.sum())
-        ends = np.cumsum([k, k, k, rest, shape.location.size])
-        rate, skew, tail, scales, location, offset = np.split(theta, ends)
-        log_scale = np.zeros(shape.scaled.shape)
-        log_scale[shape.scaled] = scales
-        return np.exp(rate), skew, np.exp(tail), log_scale, location.reshape(shape.scaled.shape), offset
+        """Return rate, skew and tail of the bends, log scales and locations by term."""
+        k, scaled = len(self.shape.bent), self.shape.scaled
+        rate, skew, tail, scales, location = np.split(theta, np.cumsum([k, k, k, int(scaled.sum())]))
+        log_scale = np.zeros(scaled.shape)
+        log_scale[scaled] = scales
+        return np.exp(rate), skew, np.exp(tail), log_scale, location.reshape(scaled.shape)
 
     def layers(self, theta: np.ndarray) -> list[Bend | Couple]:
         """Return the fitted layers."""
         shape = self.shape
-        rate, skew, tail, log_scale, location, offset = self.split(theta)
+        rate, skew, tail, log_scale, location = self.split(theta)
         x, s = self.x, self.s
         made: list[Bend | Couple] = []
         if len(shape.bent):
@@ -95,29 +92,24 @@ class Fitting:
             x, s = bend(x, s)
         if len(shape.children):
             low, high = _range(x[:, shape.parents])
-            made.append(Couple(shape.parents, shape.children, offset, location, log_scale, low, high))
+            made.append(Couple(shape.parents, shape.children, shape.terms, location, log_scale, low, high))
         return made
 
     def value(self, theta: np.ndarray, weights: np.ndarray, fixed: Metric | None) -> tuple[float, np.ndarray]:
         """Return the divergence with its penalty, and the gradient."""
         shape = self.shape
-        rate, skew, tail, log_scale, location, offset = self.split(theta)
-        z, s = self.x, self.s
-        bend = None
+        rate, skew, tail, log_scale, location = self.split(theta)
+        x, sx = self.x, self.s
         if len(shape.bent):
-            bend = _Curve(z[:, shape.bent], s[:, shape.bent], rate, skew, tail)
-            z, s = z.copy(), s.copy()
-            z[:, shape.bent], s[:, shape.bent] = bend.z, bend.s
-        x, sx = z, s
+            bend = _Curve(x[:, shape.bent], sx[:, shape.bent], rate, skew, tail)
+            x, sx = x.copy(), sx.copy()
+            x[:, shape.bent], sx[:, shape.bent] = bend.z, bend.s
+        z, s = x, sx
         if len(shape.children):
-            h, children = x[:, shape.parents], sx[:, shape.children]
-            away = x[:, shape.children] - offset - h @ location.T
-            scale = np.exp(h @ log_scale.T)
-            work = away * children + 1
+            link = _Link(x[:, shape.parents], x[:, shape.children], sx[:, shape.children], shape, location, log_scale)
             z, s = x.copy(), sx.copy()
-            z[:, shape.children] = away / scale
-            s[:, shape.children] = children * scale
-            s[:, shape.parents] += children @ location + work @ log_scale
+            z[:, shape.children], s[:, shape.children] = link.z, link.s
+            s[:, shape.parents] += link.to_parents
         found = fixed or metric(z, s, weights, self.x.shape[1] <= LIMITS.profiled)
         by_s, by_z = found.residuals(z, s)
         value = found.divergence if fixed is None else float(weights @ np.einsum("ni,ni->n", by_s, by_z))
@@ -125,31 +117,13 @@ class Fitting:
         by_z *= 2 * weights[:, None]
         parts: list[np.ndarray] = []
         if len(shape.children):
-            to_parents = by_s[:, shape.parents]
-            zb, sb, gz, gs = (
-                z[:, shape.children],
-                s[:, shape.children],
-                by_z[:, shape.children],
-                by_s[:, shape.children],
-            )
-            lifted, moved = to_parents @ log_scale.T, to_parents @ location.T
-            stretch = gs * sb - gz * zb
-            by_away = gz / scale + lifted * children
-            to_scale = stretch.T @ h + work.T @ to_parents
-            to_location = children.T @ to_parents - by_away.T @ h
-            parts = [to_scale[shape.scaled], to_location.ravel(), -by_away.sum(axis=0)]
-            if bend is not None:
-                by_z[:, shape.children] = by_away
-                by_s[:, shape.children] = gs * scale + moved + lifted * away
-                by_z[:, shape.parents] += stretch @ log_scale - by_away @ location
-        else:
-            parts = [np.zeros(0)]
-        if bend is not None:
+            parts = link.pull(by_z, by_s, shape)
+        if len(shape.bent):
             parts = [*bend.pull(by_z[:, shape.bent], by_s[:, shape.bent]), *parts]
-        away_from_start = theta - self.start()
+        moved = theta - self.start()
         penalty = LIMITS.penalty / len(self.x)
-        value += penalty * float(away_from_start @ away_from_start)
-        gradient = np.concatenate(parts) + 2 * penalty * away_from_start
+        value += penalty * float(moved @ moved)
+        gradient = np.concatenate(parts) + 2 * penalty * moved
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             return 1e30, np.zeros_like(theta)
         return value, gradient
@@ -172,6 +146,42 @@ class Fitting:
                 )
             theta = np.where(np.isfinite(found.x), found.x, theta)
         return theta
+
+
+class _Link:
+    """A coupling of some children to their parents with the derivatives by its parameters."""
+
+    def __init__(
+        self, h: np.ndarray, x: np.ndarray, s: np.ndarray, shape: Shape, location: np.ndarray, log_scale: np.ndarray
+    ) -> None:
+        self.location, self.log_scale, self.pull_x = location, log_scale, s
+        self.given = with_one(h)
+        self.terms = products(self.given, shape.terms)
+        self.away = x - self.terms @ location.T
+        self.scale = np.exp(self.terms @ log_scale.T)
+        self.work = self.away * s + 1
+        self.z, self.s = self.away / self.scale, s * self.scale
+        self.by_terms = s @ location + self.work @ log_scale
+        self.to_parents = to_factors(self.by_terms, self.given, shape.terms)[:, 1:]
+
+    def pull(self, by_z: np.ndarray, by_s: np.ndarray, shape: Shape) -> list[np.ndarray]:
+        """Return the derivatives by log scales and locations; turn `by_z`, `by_s` into those before the coupling."""
+        gz, gs, s = by_z[:, shape.children], by_s[:, shape.children], self.pull_x
+        parents = np.concatenate([np.zeros((len(by_s), 1)), by_s[:, shape.parents]], axis=1)
+        i, j = shape.terms.T
+        reached = parents[:, i] * self.given[:, j] + parents[:, j] * self.given[:, i]
+        lifted = reached @ self.log_scale.T
+        stretch = gs * self.s - gz * self.z
+        by_away = gz / self.scale + lifted * s
+        to_scale = stretch.T @ self.terms + self.work.T @ reached
+        to_location = s.T @ reached - by_away.T @ self.terms
+        if len(shape.bent):
+            by_z[:, shape.children] = by_away
+            by_s[:, shape.children] = gs * self.scale + reached @ self.location.T + lifted * self.away
+            along = stretch @ self.log_scale - by_away @ self.location
+            back = to_factors(along, self.given, shape.terms) + to_factors(self.by_terms, parents, shape.terms)
+            by_z[:, shape.parents] += back[:, 1:]
+        return [to_scale[shape.scaled], to_location.ravel()]
 
 
 class _Curve:

@@ -10,22 +10,11 @@ a draw far out is never thrown farther.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float, Int
 
 Pair = tuple[np.ndarray, np.ndarray]
-
-
-class Layer(Protocol):
-    """A bijection from x to z: `layer(x, s)` gives draws and scores in z, `log_jacobian(z)` is log |det dx/dz|."""
-
-    def __call__(self, x: np.ndarray, s: np.ndarray) -> Pair: ...
-
-    def inverse(self, z: np.ndarray) -> np.ndarray: ...
-
-    def log_jacobian(self, z: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,38 +110,64 @@ class Bend:
 class Couple:
     r"""Children that have their location and scale from parents: $x_B = m(h) + e^{\ell(h)} z_B$.
 
-    $h$ are the parents $x_H$, which stay as they are, inside of the range they were fitted on;
-    $m = $ `offset` + `location` $h$ and $\ell = $ `log_scale` $h$.
+    $h$ are the parents $x_H$, which stay as they are, inside of the range they were fitted on. $m$ and $\ell$ are
+    linear in products of two of $(1, h_1, h_2, \dots)$, the pairs of `terms`: $(0, 0)$ is the constant, $(0, k)$ the
+    parent $h_k$ and $(k, k)$ its square.
     """
 
     parents: Int[np.ndarray, " parent"]
     children: Int[np.ndarray, " child"]
-    offset: Float[np.ndarray, " child"]
-    location: Float[np.ndarray, "child parent"]
-    log_scale: Float[np.ndarray, "child parent"]
+    terms: Int[np.ndarray, "term 2"]
+    location: Float[np.ndarray, "child term"]
+    log_scale: Float[np.ndarray, "child term"]
     low: Float[np.ndarray, " parent"]
     high: Float[np.ndarray, " parent"]
 
-    def _given(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return m(h), exp(l(h)), and which parents are inside their range."""
-        parents = x[:, self.parents]
-        h = np.clip(parents, self.low, self.high)
-        return self.offset + h @ self.location.T, np.exp(h @ self.log_scale.T), parents == h
-
     def __call__(self, x: np.ndarray, s: np.ndarray) -> Pair:
-        m, scale, inside = self._given(x)
-        away, children = x[:, self.children] - m, s[:, self.children]
+        parents = x[:, self.parents]
+        inside = (parents >= self.low) & (parents <= self.high)
+        given = with_one(np.clip(parents, self.low, self.high))
+        terms = products(given, self.terms)
+        scale = np.exp(terms @ self.log_scale.T)
+        away, pull = x[:, self.children] - terms @ self.location.T, s[:, self.children]
+        by_terms = pull @ self.location + (away * pull + 1) @ self.log_scale
         z, score = x.copy(), s.copy()
         z[:, self.children] = away / scale
-        score[:, self.children] = children * scale
-        score[:, self.parents] += inside * (children @ self.location + (away * children + 1) @ self.log_scale)
+        score[:, self.children] = pull * scale
+        score[:, self.parents] += inside * to_factors(by_terms, given, self.terms)[:, 1:]
         return z, score
 
+    def _terms(self, x: np.ndarray) -> np.ndarray:
+        return products(with_one(np.clip(x[:, self.parents], self.low, self.high)), self.terms)
+
     def inverse(self, z: np.ndarray) -> np.ndarray:
-        m, scale, _ = self._given(z)
+        terms = self._terms(z)
         x = z.copy()
-        x[:, self.children] = m + scale * z[:, self.children]
+        x[:, self.children] = terms @ self.location.T + np.exp(terms @ self.log_scale.T) * z[:, self.children]
         return x
 
     def log_jacobian(self, z: np.ndarray) -> np.ndarray:
-        return (np.clip(z[:, self.parents], self.low, self.high) @ self.log_scale.T).sum(axis=-1)
+        return self._terms(z) @ self.log_scale.sum(axis=0)
+
+
+# Each is called with draws and scores, has an `inverse(z)`, and a `log_jacobian(z)`, which is log |det dx/dz|.
+Layer = Affine | Bend | Couple
+
+
+def with_one(h: np.ndarray) -> np.ndarray:
+    """Return (1, h)."""
+    return np.concatenate([np.ones((len(h), 1)), h], axis=1)
+
+
+def products(given: np.ndarray, terms: np.ndarray) -> np.ndarray:
+    """Return the products of the pairs of columns, `(n, term)`."""
+    return given[:, terms[:, 0]] * given[:, terms[:, 1]]
+
+
+def to_factors(by_terms: np.ndarray, given: np.ndarray, terms: np.ndarray) -> np.ndarray:
+    """Return derivatives by the columns of `given`, from those by the products."""
+    out = np.zeros_like(given)
+    for k, (i, j) in enumerate(terms):
+        out[:, i] += by_terms[:, k] * given[:, j]
+        out[:, j] += by_terms[:, k] * given[:, i]
+    return out

@@ -128,9 +128,10 @@ class Learned:
         first = self.layers[0]
         assert isinstance(first, Affine)
         for couple in (layer for layer in self.layers[:2] if isinstance(layer, Couple)):
-            for b, k in zip(*np.nonzero(couple.log_scale), strict=True):
-                parent = int(couple.parents[k])
-                exponent = float(couple.log_scale[b, k] / first.scale[parent])
+            linear = np.flatnonzero((couple.terms[:, 0] == 0) & (couple.terms[:, 1] > 0))
+            for b, k in zip(*np.nonzero(couple.log_scale[:, linear]), strict=True):
+                parent = int(couple.parents[couple.terms[linear[k], 1] - 1])
+                exponent = float(couple.log_scale[b, linear[k]] / first.scale[parent])
                 found.append(Scale(parent, int(couple.children[b]), exponent))
         return tuple(found)
 
@@ -168,8 +169,7 @@ def _fit(kind: str, x: np.ndarray, s: np.ndarray) -> list[Layer] | None:
     even = np.full(n, 1 / n)
     none, every = np.zeros(0, int), np.arange(dim)
     if kind == "bent":
-        empty = np.zeros((0, 0))
-        made = _solve(x, s, Shape(every, none, none, empty.astype(bool), empty))
+        made = _solve(x, s, Shape.of_bends(every))
         layers += made
         return layers
     bends = every if kind == "bent and coupled" else none

@@ -9,6 +9,7 @@ matrix of all pairs costs two products of matrices. (The simpler $E[(z_i s_i + 1
 identity it is zero under every density.)
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -21,32 +22,37 @@ from .fitting import Shape
 class Screening(NamedTuple):
     """Numbers that decide which pairs enter. Set on the league's benchmark."""
 
-    batches: int = 20  # of draws, to see how far a rate varies; whole stretches of chains, so that it counts fewer
+    batches: int = 20  # of draws, to see how far a rate varies; long stretches of chains, since neighbours are alike
     sure: float = 4.0  # standard errors of a rate that count
-    least: float = 0.03  # the smallest log scale per standard deviation that is worth its noise
-    column: float = 0.01  # the least sum of squared log scales of a parent
+    least: float = 0.02  # the smallest log scale per standard deviation that is worth its noise
+    share: float = 0.02  # of the divergence that a parent must promise to remove,
+    beside: float = 0.25  # and of what the strongest parent promises, to enter together with it
     most: int = 8  # parents that scale
     also: int = 8  # parents that only locate
-    shared: float = 0.02  # their least mean squared correlation with the children
+    hub: float = 0.02  # their least mean squared partial correlation with the children
     candidates: int = 64  # parents looked at in more than `wide` dimensions
     wide: int = 400
 
 
 SCREENING = Screening()
-# The second derivative of the divergence by a log scale, of a normal distribution: 4 by the child, 2 by the parent.
-CURVATURE = 6.0
 
 
-def rates(z: np.ndarray, s: np.ndarray, a: Metric, parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each pair (child, parent) the log scale per unit of the parent to expect, and its standard error."""
+class Rates(NamedTuple):
+    """Of each pair (child, parent): the log scale to expect, the fall of the divergence, and whether it is sure."""
+
+    log_scale: Float[np.ndarray, "dim parent"]
+    fall: Float[np.ndarray, "dim parent"]
+
+
+def rates(z: np.ndarray, s: np.ndarray, a: Metric, parents: np.ndarray) -> Rates:
+    """Return what one step of Newton's method gives for each pair alone, zero where that is not sure."""
     e, inner = a.residuals(z, s)
     z = z - a.mean
-    child, work, pull = e * s - inner * z, z * s + 1, e[:, parents]
-    parent = z[:, parents]
+    child, work, pull, parent = e * s - inner * z, z * s + 1, e[:, parents], z[:, parents]
     total = np.zeros((z.shape[1], len(parents)))
     squares = np.zeros_like(total)
     edges = np.linspace(0, len(z), min(SCREENING.batches, len(z) // 4) + 1).astype(int)
-    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+    for start, stop in pairwise(edges):
         rows = slice(start, stop)
         one = (child[rows].T @ parent[rows] + work[rows].T @ pull[rows]) / (stop - start)
         total += one
@@ -55,47 +61,86 @@ def rates(z: np.ndarray, s: np.ndarray, a: Metric, parents: np.ndarray) -> tuple
     mean = total / count
     error = np.sqrt(np.maximum(squares / count - mean**2, 0) / (count - 1))
     mean[parents, np.arange(len(parents))] = 0.0  # a coordinate is not its own scale
-    return -mean / CURVATURE, error / CURVATURE
+    spread, precision = (m if m.ndim == 1 else np.diag(m) for m in (a.spread, a.precision))
+    stiff = spread * (s**2).mean(axis=0) + precision * (z**2).mean(axis=0) + 2
+    curvature = np.outer(stiff, (parent**2).mean(axis=0)) + np.outer((work**2).mean(axis=0), spread[parents])
+    log_scale = -mean / curvature
+    unit = np.abs(log_scale) * parent.std(axis=0)
+    sure = (np.abs(mean) > SCREENING.sure * error) & (unit > SCREENING.least)
+    return Rates(np.where(sure, log_scale, 0.0), np.where(sure, mean**2 / curvature, 0.0))
 
 
 def find_parents(z: np.ndarray, s: np.ndarray, a: Metric, bent: np.ndarray) -> Shape | None:
     """Return what a coupling may fit, or None if no coordinate is seen to scale another."""
     dim = z.shape[1]
     candidates = np.arange(dim)
+    e, inner = a.residuals(z, s)
+    divergence = float((e * inner).sum(axis=1).mean())
     if dim > SCREENING.wide:
-        e, inner = a.residuals(z, s)
         candidates = np.sort(np.argsort(-(e * inner).mean(axis=0))[: SCREENING.candidates])
-    found, error = rates(z, s, a, candidates)
-    sure = (np.abs(found) > SCREENING.sure * error) & (np.abs(found) > SCREENING.least)
-    parents: list[int] = []  # positions among the candidates, strongest first; a parent is nobody's child
-    strength = np.where(sure, found**2, 0.0)
-    for _ in range(SCREENING.most):
-        scores = strength.sum(axis=0)
-        best = int(np.argmax(scores))
-        if scores[best] < SCREENING.column:
+    fall = rates(z, s, a, candidates).fall
+    left = fall.copy()
+    chosen: list[int] = []  # positions among the candidates, strongest first; a parent is nobody's child
+    first = left.sum(axis=0).max()
+    while len(chosen) < SCREENING.most:
+        promise = left.sum(axis=0)
+        best = int(np.argmax(promise))
+        if promise[best] < max(SCREENING.share * divergence, SCREENING.beside * first, 1e-12):
             break
-        parents.append(best)
-        strength[:, best] = 0.0
-        strength[candidates[best]] = 0.0
-    if not parents:
+        chosen.append(best)
+        left[:, best] = 0.0
+        left[candidates[best]] = 0.0
+    if not chosen:
         return None
-    scales = candidates[parents]
-    pairs = sure[:, parents]
+    scales = candidates[chosen]
+    pairs = fall[:, chosen] > 0
     pairs[scales] = False
+    hubs = _hubs(a, pairs.any(axis=1), scales)
+    pairs[hubs] = False
     children = np.flatnonzero(pairs.any(axis=1))
     if not len(children):
         return None
-    unit = (z - z.mean(axis=0)) / z.std(axis=0)
-    correlation = unit.T @ unit[:, children] / len(z)
-    shared = (correlation**2).mean(axis=1)
-    shared[children] = 0.0
-    shared[scales] = 0.0
-    others = np.argsort(-shared)[: SCREENING.also]
-    others = others[shared[others] > SCREENING.shared]
-    everyone = np.concatenate([scales, others])
-    scaled = np.zeros((len(children), len(everyone)), bool)
-    scaled[:, : len(scales)] = pairs[children]
-    return Shape(bent, everyone, children, scaled, _regression(z, everyone, children))
+    parents = np.concatenate([scales, hubs])
+    terms = _terms(len(scales), len(parents))
+    scaled = np.zeros((len(children), len(terms)), bool)
+    for k in range(len(scales)):
+        own = (terms[:, 1] == k + 1) & ((terms[:, 0] == 0) | (terms[:, 0] == k + 1))
+        scaled[:, own] = pairs[children, k][:, None]
+    location = np.zeros(scaled.shape)
+    location[:, 1 : 1 + len(parents)] = _regression(z, parents, children)
+    return Shape(bent, parents, children, terms, scaled, location)
+
+
+def _terms(scales: int, parents: int) -> np.ndarray:
+    """Return pairs of factors: 1, each parent, and the products of each scale with itself and with all parents."""
+    linear = [(0, k) for k in range(parents + 1)]
+    return np.array(linear + [(i, k) for i in range(1, scales + 1) for k in range(i, parents + 1)])
+
+
+def _hubs(a: Metric, children: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """Return coordinates that many children depend on given all others: the means of hierarchical models.
+
+    Their partial correlations with the children stand out; those of the children with each other are near 0.
+    """
+    if a.precision.ndim == 1:
+        return np.zeros(0, int)
+    size = np.sqrt(np.diag(a.precision))
+    partial = (a.precision / np.outer(size, size)) ** 2
+    np.fill_diagonal(partial, 0.0)
+    found: list[int] = []
+    children = children.copy()
+    for _ in range(SCREENING.also):
+        if children.sum() < 3:
+            break
+        score = partial[:, children].mean(axis=1)
+        score[scales] = 0.0
+        score[found] = 0.0
+        best = int(np.argmax(score))
+        if score[best] < max(SCREENING.hub, 3 * np.median(score)):
+            break
+        found.append(best)
+        children[best] = False
+    return np.array(found, int)
 
 
 def _regression(z: np.ndarray, parents: np.ndarray, children: np.ndarray) -> Float[np.ndarray, "child parent"]:

@@ -1,0 +1,179 @@
+"""Learned coordinates: scores by finite differences, inverses, Stein's identity, exactness, and doing no harm."""
+
+import numpy as np
+import pytest
+
+import steincv as scv
+from steincv.stein.learned.layers import Affine
+from steincv.stein.learned.learned import KINDS, Learned
+
+CHAINS, DRAWS = 4, 400
+
+
+class Groups:
+    """Six effects with the scale exp(a_j h) around a mean that moves with h and u, and a bent last coordinate."""
+
+    powers = np.array([0.3, 0.5, 0.7, 0.5, 0.4, 0.6])
+    dim = 9
+
+    def draw(self, n, seed=0):
+        w = np.random.default_rng(seed).normal(size=(n, self.dim))
+        return np.concatenate(
+            [
+                w[:, :2],
+                w[:, 1:2] - 0.4 * w[:, :1] + np.exp(w[:, :1] * self.powers) * w[:, 2:8],
+                np.log1p(np.exp(w[:, 8:])),
+            ],
+            axis=1,
+        )
+
+    def standard(self, x):
+        """The independent normals behind x."""
+        h, u = x[:, :1], x[:, 1:2]
+        return np.concatenate(
+            [h, u, (x[:, 2:8] - u + 0.4 * h) * np.exp(-h * self.powers), np.log(np.expm1(x[:, 8:]))], axis=1
+        )
+
+    def log_density(self, x):
+        w = self.standard(x)
+        last = x[:, 8] - np.log(np.expm1(x[:, 8]))  # log of dw/dx of the last
+        return -0.5 * (w**2).sum(axis=1) - x[:, 0] * self.powers.sum() + last
+
+    def score(self, x):
+        w = self.standard(x)
+        h, u, y = x[:, :1], x[:, 1:2], x[:, 8]
+        small = np.exp(-h * self.powers)
+        effects = -w[:, 2:8] * small
+        by_u = -u[:, 0] - effects.sum(axis=1)
+        by_h = -h[:, 0] + 0.4 * effects.sum(axis=1) + (self.powers * (w[:, 2:8] ** 2 - 1)).sum(axis=1)
+        slope = 1 / -np.expm1(-y)
+        return np.column_stack([by_h, by_u, effects, -w[:, 8] * slope + 1 - slope])
+
+
+class Funnel:
+    """Four coordinates with the scale exp(h / 2): exactly a coupling of a normal distribution."""
+
+    dim = 5
+
+    def draw(self, n, seed=0):
+        w = np.random.default_rng(seed).normal(size=(n, self.dim))
+        return np.concatenate([w[:, :1], np.exp(w[:, :1] / 2) * w[:, 1:]], axis=1)
+
+    def score(self, x):
+        h, w = x[:, :1], x[:, 1:] * np.exp(-x[:, :1] / 2)
+        return np.concatenate([-h + ((w**2 - 1) / 2).sum(axis=1, keepdims=True), -w * np.exp(-h / 2)], axis=1)
+
+
+def gradient(function, x, step=1e-5):
+    moves = np.eye(x.shape[1]) * step
+    return np.stack([(function(x + move) - function(x - move)) / (2 * step) for move in moves], axis=1)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def learned(request):
+    model = Groups()
+    x = model.draw(CHAINS * DRAWS)
+    found = Learned.of(x, model.score(x), chains=CHAINS, kinds=[request.param])
+    assert found is not None
+    return found
+
+
+def test_the_models_scores_are_right():
+    model = Groups()
+    x = model.draw(20, seed=3)
+    np.testing.assert_allclose(model.score(x), gradient(model.log_density, x), rtol=1e-6, atol=1e-6)
+
+
+def test_the_score_is_the_gradient_of_the_log_density(learned):
+    model = Groups()
+    x = model.draw(30, seed=1)
+    z, s = learned(x, model.score(x))
+
+    def log_density(z):
+        return model.log_density(learned.inverse(z)) + learned.log_jacobian(z)
+
+    np.testing.assert_allclose(s, gradient(log_density, z), rtol=1e-6, atol=1e-6)
+
+
+def test_the_inverse_goes_back_from_everywhere(learned):
+    model = Groups()
+    x = model.draw(500, seed=2) * np.repeat([1.0, 3.0], 250)[:, None]  # half of them are far outside
+    z, _ = learned(x, np.zeros_like(x))
+    np.testing.assert_allclose(learned.inverse(z), x, rtol=1e-10, atol=1e-10)
+
+
+def test_stein_features_have_mean_zero(learned):
+    model = Groups()
+    x = model.draw(200_000, seed=4)
+    z, s = learned(x, model.score(x))
+    i, j = np.triu_indices(model.dim)
+    features = np.concatenate([s, z[:, i] * s[:, j] + z[:, j] * s[:, i] + 2.0 * (i == j)], axis=1)
+    error = features.std(axis=0) / np.sqrt(len(features))
+    assert (np.abs(features.mean(axis=0)) < 5 * error).all()
+
+
+def test_draws_are_standard_and_the_divergence_falls(learned):
+    model = Groups()
+    x = model.draw(CHAINS * DRAWS)
+    z, _ = learned(x, model.score(x))
+    np.testing.assert_allclose(z.mean(axis=0), 0, atol=1e-10)
+    np.testing.assert_allclose(z.T @ z / len(z), np.eye(model.dim), atol=1e-8)
+    assert learned.fisher.learned < 0.95 * learned.fisher.affine
+
+
+def test_scales_are_found_with_their_exponents():
+    model = Groups()
+    x = model.draw(CHAINS * DRAWS)
+    found = Learned.of(x, model.score(x), chains=CHAINS, kinds=["coupled"])
+    exponents = {scale.child: scale.exponent for scale in found.scales if scale.parent == 0}
+    assert set(exponents) >= set(range(2, 8))
+    np.testing.assert_allclose([exponents[k] for k in range(2, 8)], model.powers, atol=0.1)
+
+
+def test_a_coupling_of_a_normal_distribution_is_recovered():
+    model = Funnel()
+    x = model.draw(CHAINS * DRAWS)
+    found = Learned.of(x, model.score(x), chains=CHAINS)
+    fresh = model.draw(20_000, seed=1)
+    z, s = found(fresh, model.score(fresh))
+    assert np.mean((z + s) ** 2) < 0.01  # 0.45 in the best affine coordinates
+    samples = scv.Samples(*(part.reshape(CHAINS, DRAWS, -1) for part in found(x, model.score(x))))
+    h = x[:, 0].reshape(CHAINS, DRAWS)
+    assert scv.estimate(samples, h**2, scv.Polynomial(2)).variance_ratio < 1e-2
+
+
+def test_scaling_shifting_and_permuting_change_nothing():
+    model = Groups()
+    x = model.draw(CHAINS * DRAWS)
+    s = model.score(x)
+    rng = np.random.default_rng(5)
+    order, scale, shift = rng.permutation(model.dim), 10 ** rng.uniform(-3, 3, model.dim), rng.normal(size=model.dim)
+    one = Learned.of(x, s, chains=CHAINS)
+    two = Learned.of((scale * x + shift)[:, order], (s / scale)[:, order], chains=CHAINS)
+    assert one.kind == two.kind
+    np.testing.assert_allclose(two.fisher, one.fisher, rtol=0.05)
+
+
+def test_a_normal_distribution_has_no_map():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1200, 6)) @ rng.normal(size=(6, 6))
+    precision = np.linalg.inv(np.cov(x.T))
+    assert Learned.of(x, -x @ precision, chains=4) is None
+
+
+def test_few_draws_have_no_map():
+    x = Groups().draw(20)
+    assert Learned.of(x, Groups().score(x), chains=2) is None
+
+
+def test_draws_far_out_stay_finite(learned):
+    x = np.full((2, Groups.dim), 1e6) * [[1.0], [-1.0]]
+    z, s = learned(x, np.ones_like(x))
+    assert np.isfinite(z).all()
+    assert np.isfinite(s).all()
+    assert np.isfinite(learned.log_jacobian(z)).all()
+
+
+def test_affine_layers_of_dependent_columns_scale_only():
+    x = np.repeat(np.random.default_rng(0).normal(size=(50, 1)), 2, axis=1)
+    assert Affine.of(x, True).factor is None
