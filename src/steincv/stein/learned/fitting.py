@@ -87,7 +87,8 @@ class Fitting:
             full = [np.full(dim, LIMITS.start), np.zeros(dim), np.full(dim, LIMITS.start)]
             for whole, part in zip(full, (rate, skew, tail), strict=True):
                 whole[shape.bent] = part
-            bend = Bend(*full, *_range(x))
+            low, high = _range(x)
+            bend = Bend(full[0], full[1], full[2], low, high)
             made.append(bend)
             x, s = bend(x, s)
         if len(shape.children):

@@ -95,7 +95,7 @@ def find_parents(z: np.ndarray, s: np.ndarray, a: Metric, bent: np.ndarray) -> S
     scales = candidates[chosen]
     pairs = fall[:, chosen] > 0
     pairs[scales] = False
-    hubs = _hubs(a, pairs.any(axis=1), scales)
+    hubs = _hubs(a, np.asarray(pairs.any(axis=1)), scales)
     pairs[hubs] = False
     children = np.flatnonzero(pairs.any(axis=1))
     if not len(children):
