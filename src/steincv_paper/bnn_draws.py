@@ -11,13 +11,13 @@ from jaxtyping import Float
 from steincv.networks.classifier import DIM, Classifier
 from steincv.networks.full_gradient import full_gradient
 from steincv.networks.predictive import predictions
-from steincv.networks.psgld import Steps, psgld
 from steincv.runtime.arrays import read_arrays, whole_file
 from steincv.runtime.compile_cache import cache_folder
 from steincv.runtime.validation import InputError
 from steincv.samples.samples import Samples
 
 from .digits import load_digits
+from .psgld import Steps, psgld
 
 SIX, NINE, EIGHT = 6, 9, 8
 

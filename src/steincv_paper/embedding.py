@@ -3,7 +3,7 @@ r"""The paper's embedding of an image: the two convolutions with pooling and rel
 from dataclasses import dataclass
 from typing import Any
 
-from steincv.networks.classifier import SHAPES, Weights, activations, check_images, patches
+from steincv.networks.classifier import SHAPES, Filters, activations, check_images, patches
 from steincv.runtime.validation import InputError
 
 
@@ -24,5 +24,4 @@ class ImageEmbedding:
         ]
 
     def __call__(self, params: Any, context: Any) -> Any:
-        first, first_bias, second, second_bias = params
-        return activations(Weights(first, first_bias, second, second_bias, None, None), patches(context)).T
+        return activations(Filters(*params), patches(context)).T

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv.networks import Classifier, Regressor, Steps, full_gradient, full_scores, psgld
+from steincv.networks import Classifier, Regressor, full_gradient, full_scores
+from steincv_paper.psgld import Steps, psgld
 
 
 def test_the_classifier_has_405_weights(classifier):

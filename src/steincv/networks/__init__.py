@@ -1,9 +1,8 @@
-"""Bayesian neural networks: models, samplers, and prediction scores with less noise."""
+"""Bayesian neural networks: models, a sampler, and predictions with less noise."""
 
 from .classifier import Classifier as Classifier
 from .full_gradient import full_gradient as full_gradient
 from .network_field import NetworkField as NetworkField
 from .predictive import Predictive as Predictive, entropy as entropy, predictive as predictive
-from .psgld import Steps as Steps, psgld as psgld
 from .regressor import Regressor as Regressor
 from .scores import full_scores as full_scores

@@ -2,12 +2,17 @@
 
 import functools
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..runtime.validation import InputError
 from ..samples.samples import finite_array
+from .model import Array
 
 SIDE = 28
 # 5 x 5 with 2 filters, 3 x 3 with 3 filters, 3 x 7 x 7 activations to 2 classes. The paper says 407; this is 405.
@@ -16,24 +21,28 @@ DIM = sum(int(np.prod(shape)) for shape in SHAPES)
 LAST = slice(DIM - 147 * 2 - 2, DIM)
 
 
+class Filters(NamedTuple):
+    """The two convolutions, their filters as (patch x input channel, filter)."""
+
+    first: Array
+    first_bias: Array
+    second: Array
+    second_bias: Array
+
+
 class Weights(NamedTuple):
-    """One draw, layer by layer; filters as (patch x input channel, filter)."""
+    """One draw, layer by layer."""
 
-    first: Any
-    first_bias: Any
-    second: Any
-    second_bias: Any
-    last: Any
-    last_bias: Any
+    filters: Filters
+    last: Array
+    last_bias: Array
 
 
-def unpack(theta: Any) -> Weights:
-    """From the flat vector of 405 numbers."""
-    ends = np.cumsum([int(np.prod(shape)) for shape in SHAPES])
-    parts = [
-        theta[end - int(np.prod(shape)) : end].reshape(shape) for shape, end in zip(SHAPES, ends.tolist(), strict=True)
-    ]
-    return Weights(*parts)
+def unpack(theta: Array) -> Weights:
+    """Return the layers of a flat vector of 405 numbers."""
+    ends = np.cumsum([int(np.prod(shape)) for shape in SHAPES]).tolist()
+    parts = [theta[end - int(np.prod(shape)) : end].reshape(shape) for shape, end in zip(SHAPES, ends, strict=True)]
+    return Weights(Filters(*parts[:4]), *parts[4:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +58,8 @@ class Classifier:
     - `labels`: `(n,)`, 0 or 1.
     """
 
-    images: Any
-    labels: Any
+    images: np.ndarray
+    labels: np.ndarray
     dim: int = DIM
 
     def __post_init__(self) -> None:
@@ -67,77 +76,72 @@ class Classifier:
     def data(self) -> tuple[np.ndarray, np.ndarray]:
         return self.images, self.labels
 
-    def log_prior(self, theta: Any) -> Any:
+    def log_prior(self, theta: Array) -> Array:
+        """Return the log prior density at one vector, up to a constant."""
         return -0.5 * (theta**2).sum()
 
-    def log_likelihood(self, theta: Any, images: Any, labels: Any) -> Any:
-        """Of each of some images."""
+    def log_likelihood(self, theta: Array, images: Array, labels: Array) -> jax.Array:
+        """Return the log likelihood of each of some images."""
         return _log_likelihood(self.logit(theta, images), labels)
 
-    def log_posterior(self, theta: Any) -> Any:
+    def log_posterior(self, theta: Array) -> Array:
+        """Return the log posterior density at one vector, given all images, up to a constant."""
         return self.log_prior(theta) + _log_likelihood(_logit(unpack(theta), self._patches), self.labels).sum()
 
     @functools.cached_property
     def _patches(self) -> np.ndarray:
         return np.ascontiguousarray(patches(self.images))
 
-    def logit(self, theta: Any, images: Any) -> Any:
-        """Of class 1 against class 0: the two outputs of the last layer enter by their difference."""
+    def logit(self, theta: Array, images: Array) -> Array:
+        """Return the logit of class 1, `(n,)`: the two outputs of the last layer enter by their difference."""
         return _logit(unpack(theta), patches(images))
 
-    def predict(self, theta: Any, images: Any) -> Any:
-        """The score of class 1, `(n,)`."""
-        import jax
-
+    def predict(self, theta: Array, images: Array) -> jax.Array:
+        """Return the probability of class 1, `(n,)`."""
         return jax.nn.sigmoid(self.logit(theta, images))
 
-    def hidden(self, theta: Any, images: Any) -> Any:
-        """What the last layer sees, `(n, 147)`."""
-        return activations(unpack(theta), patches(images)).T
+    def hidden(self, theta: Array, images: Array) -> jax.Array:
+        """Return what the last layer sees, `(n, 147)`."""
+        return activations(unpack(theta).filters, patches(images)).T
 
 
-def _logit(weights: Weights, patches: Any) -> Any:
+def _logit(weights: Weights, patches: Array) -> Array:
     outer = weights.last[:, 1] - weights.last[:, 0]
-    return outer @ activations(weights, patches) + weights.last_bias[1] - weights.last_bias[0]
+    return outer @ activations(weights.filters, patches) + weights.last_bias[1] - weights.last_bias[0]
 
 
-def _log_likelihood(logit: Any, labels: Any) -> Any:
-    import jax
-
+def _log_likelihood(logit: Array, labels: Array) -> jax.Array:
     return jax.nn.log_sigmoid(logit * (2.0 * labels - 1.0))
 
 
-def patches(images: Any) -> Any:
-    """The 5 x 5 surroundings of every pixel, `(25, 4 x 14 x 14 x n)`: the four of a pool side by side, images last.
+def patches(images: Array) -> Array:
+    """Return the 5 x 5 surroundings of every pixel, `(25, 4 x 14 x 14 x n)`.
 
-    Images last makes every operation one on long rows, which is what a CPU does fast.
+    The four pixels of a pool are side by side, and images last: every operation is one on long rows, which is what a
+    CPU does fast.
     """
-    import jax.numpy as jnp
-
-    xp: Any = np if isinstance(images, np.ndarray) else jnp
+    xp: ModuleType = np if isinstance(images, np.ndarray) else jnp
     n = len(images)
     padded = xp.pad(images, [(0, 0), (2, 2), (2, 2)])
     shifts = xp.stack([padded[:, i : i + SIDE, j : j + SIDE] for i in range(5) for j in range(5)])
     return shifts.reshape(25, n, 14, 2, 14, 2).transpose(0, 3, 5, 2, 4, 1).reshape(25, -1)
 
 
-def activations(weights: Weights, patches: Any) -> Any:
-    """Both convolutions, pools and relus (which commute with a pool), `(147, n)`."""
-    import jax
-    import jax.numpy as jnp
-
-    x = (weights.first.T @ patches).reshape(2, 4, 14, 14, -1)
+def activations(filters: Filters, patches: Array) -> jax.Array:
+    """Return what both convolutions, pools and relus (which commute with a pool) give, `(147, n)`."""
+    x = (filters.first.T @ patches).reshape(2, 4, 14, 14, -1)
     x = jnp.maximum(jnp.maximum(x[:, 0], x[:, 1]), jnp.maximum(x[:, 2], x[:, 3]))
-    x = jax.nn.relu(x + weights.first_bias[:, None, None, None])
+    x = jax.nn.relu(x + filters.first_bias[:, None, None, None])
     padded = jnp.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])
     shifts = jnp.stack([padded[:, i : i + 14, j : j + 14] for i in range(3) for j in range(3)])
-    x = (weights.second.T @ shifts.reshape(18, -1)).reshape(3, 7, 2, 7, 2, -1)
+    x = (filters.second.T @ shifts.reshape(18, -1)).reshape(3, 7, 2, 7, 2, -1)
     x = jnp.maximum(x[:, :, 0], x[:, :, 1])
     x = jnp.maximum(x[:, :, :, 0], x[:, :, :, 1])
-    return jax.nn.relu(x + weights.second_bias[:, None, None, None]).reshape(147, -1)
+    return jax.nn.relu(x + filters.second_bias[:, None, None, None]).reshape(147, -1)
 
 
-def check_images(images: Any) -> np.ndarray:
+def check_images(images: ArrayLike) -> np.ndarray:
+    """Return the images as an array `(n, 28, 28)` of numbers in [0, 1], or refuse them."""
     array = finite_array("images", images)
     if array.ndim != 3 or array.shape[1:] != (SIDE, SIDE):
         raise InputError(f"`images` has shape {array.shape}, expected (n, {SIDE}, {SIDE}): one image a row.")

@@ -4,16 +4,19 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..runtime.compile_cache import compile_cache
 from ..runtime.validation import InputError, whole_number
 from ..samples.samples import Samples
+from .model import Array
 
 
 def full_gradient(
-    log_posterior: Callable[[Any], Any],
-    start: Any,
+    log_posterior: Callable[[Array], Array],
+    start: ArrayLike,
     *,
     draws: int = 1000,
     warmup: int = 500,
@@ -22,51 +25,47 @@ def full_gradient(
     target: float = 0.8,
     seed: int = 0,
 ) -> Samples:
-    """Draws with their scores.
+    """Sample a posterior; return its draws with their scores.
 
     **Arguments:**
 
     - `log_posterior`: a JAX function of one flat vector.
     - `start`: `(chain, dim)`, where each chain begins. Its dtype is the precision of the run.
-    - `draws`, `warmup`, `thin`: kept draws of a chain, iterations before them, and iterations from one to the next.
-    - `leapfrogs`: steps of a trajectory of HMC; without it the trajectories are those of NUTS.
+    - `draws`, `warmup`, `thin`: kept draws per chain, iterations before them, and iterations from one to the next.
+    - `leapfrogs`: steps per trajectory of HMC; without it the trajectories are those of NUTS.
     - `target`: the acceptance rate that the step size is adapted to.
     """
-    try:
-        import blackjax  # noqa: F401
-    except ImportError as error:
-        raise InputError("the full-gradient sampler needs BlackJAX: pip install 'steincv[blackjax]'.") from error
-    import jax
-
     for name, value, low in (("draws", draws, 1), ("warmup", warmup, 0), ("thin", thin, 1)):
         whole_number(name, value, low)
-    start = np.asarray(start)
-    if start.ndim != 2:
-        raise InputError(f"`start` has shape {start.shape}, expected (chain, dim).")
-    with jax.enable_x64(start.dtype == np.float64), compile_cache():
+    first = np.asarray(start)
+    if first.ndim != 2:
+        raise InputError(f"`start` has shape {first.shape}, expected (chain, dim).")
+    with jax.enable_x64(first.dtype == np.float64), compile_cache():
         run = _program(log_posterior, draws, warmup, thin, leapfrogs, target)
-        keys = jax.random.split(jax.random.key(seed), len(start))
-        found, scores = jax.tree.map(np.asarray, run(jax.numpy.asarray(start), keys))
+        keys = jax.random.split(jax.random.key(seed), len(first))
+        found, scores = jax.tree.map(np.asarray, run(jax.numpy.asarray(first), keys))
     return Samples(found, scores)
 
 
 @functools.lru_cache(maxsize=8)
 def _program(
-    log_posterior: Callable, draws: int, warmup: int, thin: int, leapfrogs: int | None, target: float
+    log_posterior: Callable[[Array], Array], draws: int, warmup: int, thin: int, leapfrogs: int | None, target: float
 ) -> Callable:
-    import blackjax
-    import jax
+    try:
+        import blackjax
+    except ImportError as error:
+        raise InputError("the full-gradient sampler needs BlackJAX: pip install 'steincv[blackjax]'.") from error
 
-    algorithm: Any = blackjax.nuts if leapfrogs is None else blackjax.hmc
+    algorithm = blackjax.nuts if leapfrogs is None else blackjax.hmc
     steps = {} if leapfrogs is None else {"num_integration_steps": leapfrogs}
 
-    def chain(start: Any, key: Any) -> Any:
+    def chain(start: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         warm, run = jax.random.split(key)
         adapt = blackjax.window_adaptation(algorithm, log_posterior, target_acceptance_rate=target, **steps)
         (state, parameters), _ = adapt.run(warm, start, num_steps=warmup)
         kernel = algorithm(log_posterior, **parameters).step
 
-        def keep(state: Any, key: Any) -> Any:
+        def keep(state: Any, key: jax.Array) -> tuple:
             state = jax.lax.fori_loop(0, thin, lambda i, s: kernel(jax.random.fold_in(key, i), s)[0], state)
             return state, (state.position, state.logdensity_grad)
 
@@ -75,10 +74,8 @@ def _program(
     return jax.jit(lambda starts, keys: over_chains(chain, starts, keys))
 
 
-def over_chains(chain: Callable, *arguments: Any) -> Any:
-    """All chains in one program: side by side on an accelerator, one after the other on a CPU: faster there."""
-    import jax
-
+def over_chains(chain: Callable, *arguments: jax.Array) -> jax.Array | tuple[jax.Array, ...]:
+    """Run all chains in one program: side by side on an accelerator; one after the other on a CPU, faster there."""
     if jax.default_backend() == "cpu":
         return jax.lax.map(lambda a: chain(*a), arguments)
     return jax.vmap(chain)(*arguments)

@@ -14,38 +14,50 @@ inputs. Several dampings $\lambda$ are offered, since far from linear short step
 commute with permutations and signs of hidden units, as f does.
 """
 
-from typing import Any
+from typing import NamedTuple
 
-from .regressor import Regressor, append_one
+import jax
+import jax.numpy as jnp
 
+from .model import Array, append_one
+from .regressor import Regressor
+
+# Powers of 4 from steps nearly as long as Newton's to short ones; the coefficients choose among them.
 DAMPINGS = (4.0, 16.0, 64.0, 256.0)
 
 
-def gauss_newton_fields(model: Regressor, theta: Any, score: Any, inputs: Any) -> Any:
-    """g of the last layer's field and of every damping at one draw, `(input, 1 + damping)`."""
-    import jax
-    import jax.numpy as jnp
+class _Layer(NamedTuple):
+    """The network and its derivatives at some inputs, one row per input."""
 
+    inputs: jax.Array
+    slope: jax.Array
+    curve: jax.Array
+    outer: jax.Array
+    jacobian: jax.Array
+
+
+def gauss_newton_fields(model: Regressor, theta: Array, score: Array, inputs: Array) -> jax.Array:
+    """Return g of the last layer's field and of every damping at one draw, `(input, 1 + damping)`."""
     weights = model.unpack(theta)
     w = weights.outer[:-1]
     units, k = weights.hidden.shape
     precision = model.noise**-2
 
-    def layer(x: Any) -> tuple:
-        x = append_one(x)
+    def layer(inputs: Array) -> _Layer:
+        x = append_one(inputs)
         h = jnp.tanh(x @ weights.hidden.T)
         slope = 1 - h * h
         outer = append_one(h)
         jacobian = jnp.concatenate([((w * slope)[:, :, None] * x[:, None]).reshape(len(x), -1), outer], 1)
-        return x, slope, -2 * h * slope * w, outer, jacobian
+        return _Layer(x, slope, -2 * h * slope * w, outer, jacobian)
 
     train, new = layer(jnp.asarray(model.inputs, theta.dtype)), layer(inputs)
-    last = jnp.eye(units + 1) + precision * train[3].T @ train[3]
-    blackwell = jnp.linalg.solve(last, new[3].T).T @ score[units * k :]
-    values, vectors = jnp.linalg.eigh(precision * train[4].T @ train[4])
+    last = jnp.eye(units + 1) + precision * train.outer.T @ train.outer
+    blackwell = jnp.linalg.solve(last, new.outer.T).T @ score[units * k :]
+    values, vectors = jnp.linalg.eigh(precision * train.jacobian.T @ train.jacobian)
 
-    def traces(a: Any, part: tuple) -> Any:
-        """tr(A H) at every input: only blocks of one unit count."""
+    def traces(a: jax.Array, part: _Layer) -> jax.Array:
+        """Return tr(A H) at every input: only blocks of one unit count."""
         x, slope, curve, _, _ = part
         cut = units * k
         square = a[:cut, :cut].reshape(units, k, units, k)
@@ -54,7 +66,7 @@ def gauss_newton_fields(model: Regressor, theta: Any, score: Any, inputs: Any) -
         within = jnp.einsum("nj,ni,jil,nl->n", curve, x, own, x, optimize=True)
         return within + 2 * jnp.einsum("nj,ni,ji->n", slope, x, cross, optimize=True)
 
-    def damped(damping: Any) -> Any:
+    def damped(damping: jax.Array) -> jax.Array:
         a = (vectors / (jnp.maximum(values, 0) + damping)) @ vectors.T
         x, slope, curve, _, jacobian = train
         step = jacobian @ a
@@ -68,7 +80,7 @@ def gauss_newton_fields(model: Regressor, theta: Any, score: Any, inputs: Any) -
             ]
         )
         q = precision * (traces(a, train) @ jacobian + turned)
-        field = new[4] @ a
+        field = new.jacobian @ a
         return traces(a, new) - field @ q + field @ score
 
     found = jax.vmap(damped, out_axes=1)(jnp.asarray(DAMPINGS, theta.dtype))

@@ -18,25 +18,24 @@ $g = L^\kappa\,[F - 1(t > u) + \phi\,(z + s_r + \kappa\,\partial_r\log L)]$.
 $\Phi$ depends on activations, never on a gradient below a kink of relu or max-pool.
 """
 
-from typing import Any
-
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import log_ndtr, ndtr
 
 from .classifier import LAST, Classifier
+from .model import Array, append_one
 
+# Decades of omega, and powers kappa; the coefficients choose among them (docs/paper.md, 5.3, has what they leave).
 OMEGAS = (1e-2, 1e-1, 1.0, 10.0)
 POWERS = (0.0, 0.3)
-STEPS = 5
-# Where the steps are: the quantiles of a logistic variable at the middles of equal shares.
-QUANTILES = tuple(float(np.log(q / (1 - q))) for q in (np.arange(STEPS) + 0.5) / STEPS)
+# Where the steps are: the quantiles of a logistic variable at the middles of five equal shares.
+QUANTILES = tuple(float(np.log(q / (1 - q))) for q in (0.1, 0.3, 0.5, 0.7, 0.9))
 
 
-def last_layer_fields(model: Classifier, theta: Any, score: Any, inputs: Any) -> Any:
-    """g of every direction and power at one draw, `(input, omega x power)`."""
-    import jax
-    import jax.numpy as jnp
-
-    train, h = (_append_one(model.hidden(theta, x)) for x in (model.images, inputs))
+def last_layer_fields(model: Classifier, theta: Array, score: Array, inputs: Array) -> jax.Array:
+    """Return g of every direction and power at one draw, `(input, omega x power)`."""
+    train, h = (append_one(model.hidden(theta, x)) for x in (model.images, inputs))
     values, vectors = jnp.linalg.eigh(train.T @ train)
     along, d, s = h @ vectors, _difference(theta) @ vectors, _difference(score) @ vectors
     t = jnp.sqrt(2.0) * along @ d
@@ -44,7 +43,7 @@ def last_layer_fields(model: Classifier, theta: Any, score: Any, inputs: Any) ->
     margins = signs * (rows @ d)
     log_likelihood, slope = jax.nn.log_sigmoid(margins).sum(), (signs * jax.nn.sigmoid(-margins)) @ rows
 
-    def one(omega: Any) -> Any:
+    def one(omega: jax.Array) -> jax.Array:
         r = along / (1 + omega * jnp.maximum(values, 0.0))
         r = r / jnp.maximum(jnp.linalg.norm(r, axis=1, keepdims=True), 1e-20)
         z, tau = r @ d, jnp.maximum(jnp.sqrt(2.0) * (r * along).sum(1), 1e-20)
@@ -54,11 +53,8 @@ def last_layer_fields(model: Classifier, theta: Any, score: Any, inputs: Any) ->
     return jax.vmap(one, out_axes=1)(jnp.asarray(OMEGAS)).reshape(len(h), -1)
 
 
-def _step(z: Any, t: Any, tau: Any) -> Any:
-    r"""$F - 1(t > 0)$ and $\phi$. In logarithms, because one factor is huge where the other is tiny."""
-    import jax.numpy as jnp
-    from jax.scipy.special import log_ndtr, ndtr
-
+def _step(z: Array, t: Array, tau: Array) -> jax.Array:
+    r"""Return $F - 1(t > 0)$ and $\phi$, by logarithms, because one factor is huge where the other is tiny."""
     threshold = z - t / tau
     side = jnp.where(t > 0, -1.0, 1.0)
     # the farther of z and the threshold from this side's tail bounds the product
@@ -66,15 +62,7 @@ def _step(z: Any, t: Any, tau: Any) -> Any:
     return jnp.stack([ndtr(-threshold) - (t > 0), jnp.sqrt(2 * jnp.pi) * jnp.exp(log_phi)])
 
 
-def _difference(flat: Any) -> Any:
-    r"""$d = (w_1 - w_0)/\sqrt2$ of the last layer, bias last; for a score this is its part along d."""
-    import jax.numpy as jnp
-
+def _difference(flat: Array) -> Array:
+    r"""Return $d = (w_1 - w_0)/\sqrt2$ of the last layer, bias last; for a score this is its part along d."""
     pairs = flat[LAST].reshape(148, 2)
     return (pairs[:, 1] - pairs[:, 0]) / jnp.sqrt(2.0)
-
-
-def _append_one(h: Any) -> Any:
-    import jax.numpy as jnp
-
-    return jnp.concatenate([h, jnp.ones((len(h), 1), h.dtype)], 1)

@@ -2,33 +2,45 @@ r"""Prediction scores of a Bayesian network with error bars, plain beside contro
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import pandas
+import scipy.special
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from ..estimating import estimate
 from ..families.auto import Auto
 from ..families.method import Method
 from ..families.polynomial.polynomial import Polynomial
-from ..judging.error_bars import ROUND_OFF, average
+from ..judging.error_bars import ROUND_OFF, Average, average
 from ..result import Estimate
 from ..runtime.compile_cache import compile_cache
 from ..runtime.validation import InputError
 from ..samples.samples import Samples
-from .network_field import FIELDS, NetworkField
+from .classifier import Classifier
+from .model import Array
+from .network_field import NetworkField
+from .regressor import Regressor
 from .trust import chains_agree, score_outliers, stable
 
-if TYPE_CHECKING:
-    import pandas
 
-# With few weights and few inputs the library's own default is affordable.
-SMALL_DIM, SMALL_OUT = 20, 20
+class Small(NamedTuple):
+    """Up to how many weights and inputs the library's own default, `Auto()`, is affordable."""
+
+    weights: int = 20
+    inputs: int = 20
+
+
+SMALL = Small()
 
 
 @dataclass(frozen=True, eq=False)
 class Predictive:
-    """Means of predictions over the posterior, one an input.
+    """Means of predictions over the posterior, one per input.
 
     - `mean`, `standard_error`, `interval(level)`, `variance_ratio`: with control variates. `plain`: without.
     - `entropy`, `plain_entropy`: $-p\\log p - (1-p)\\log(1-p)$ of the means, for scores. A controlled mean can leave
@@ -53,7 +65,7 @@ class Predictive:
         return self.estimate.standard_error
 
     @property
-    def plain(self) -> Any:
+    def plain(self) -> Average:
         return self.estimate.plain
 
     @property
@@ -69,7 +81,7 @@ class Predictive:
 
     @property
     def status(self) -> list[tuple[str, ...]]:
-        """What happened, for every input; `no gain` wherever the plain mean is reported for want of a better one."""
+        """Say what happened, for every input: `no gain` wherever the plain mean is reported for want of a better."""
         more = ("score outliers",) if self.outliers else ()
         names = [(*(s.name for s in found), *more) for found in self.estimate.status]
         known = ("no gain", "constant", "exact")
@@ -92,11 +104,9 @@ class Predictive:
             raise InputError("entropy is of scores in [0, 1]; some predictions here lie outside it.")
         return entropy(p)
 
-    def summary(self) -> "pandas.DataFrame":
-        """A row an input: plain and controlled mean with standard errors, the ratio, entropies and the status."""
-        import pandas
-
-        columns: dict[str, Any] = {
+    def summary(self) -> pandas.DataFrame:
+        """Return a row per input: plain and controlled mean with standard errors, ratio, entropies and status."""
+        columns: dict[str, np.ndarray | list[str]] = {
             "mean": self.plain.mean,
             "mcse_mean": self.plain.standard_error,
             "mean_cv": self.mean,
@@ -109,7 +119,7 @@ class Predictive:
         return pandas.DataFrame(columns)
 
     def gained(self) -> str:
-        """What was gained, in one sentence."""
+        """Say what was gained, in one sentence."""
         said = self.estimate.gained()
         no_gain = sum("no gain" in names for names in self.status)
         if no_gain and self.helped.any():
@@ -125,19 +135,19 @@ class Predictive:
 def predictive(
     samples: Samples,
     predict: Any,
-    inputs: Any,
+    inputs: ArrayLike,
     method: Method | None = None,
     *,
     seed: int = 0,
     folds: int | None = None,
     guard: bool = True,
 ) -> Predictive:
-    """The posterior mean of a network's prediction at every input, with control variates.
+    """Return the posterior mean of a network's prediction at every input, with control variates.
 
     **Arguments:**
 
     - `samples`: draws of the weights and their scores.
-    - `predict`: `predict(theta, inputs)`, one number an input, in JAX; or a `Classifier` or `Regressor`.
+    - `predict`: `predict(theta, inputs)`, one number per input, in JAX; or a `Classifier` or `Regressor`.
     - `inputs`: `(n, ...)`. All of them go through one fit.
     - `method`: any method of `estimate`. By default `NetworkField`, a network's own structure, for a `Classifier` or
       `Regressor` (also where `predict` is their method); for any other function linear control variates, or `Auto()`
@@ -155,16 +165,16 @@ def predictive(
     """
     if not isinstance(samples, Samples):
         raise InputError(f"`samples` must be a steincv.Samples, got {type(samples).__name__}.")
-    inputs = np.asarray(inputs)
-    if inputs.ndim == 0 or len(inputs) == 0 or inputs.dtype.kind not in "fiub":
-        raise InputError(f"`inputs` has shape {inputs.shape} and dtype {inputs.dtype}, expected numbers, (n, ...).")
-    model = predict if type(predict) in FIELDS else getattr(predict, "__self__", None)
-    function = predict.predict if type(predict) in FIELDS else predict
+    at = np.asarray(inputs)
+    if at.ndim == 0 or len(at) == 0 or at.dtype.kind not in "fiub":
+        raise InputError(f"`inputs` has shape {at.shape} and dtype {at.dtype}, expected numbers, (n, ...).")
+    model = getattr(predict, "__self__", predict)  # also of a method, such as `model.predict`
+    function = predict.predict if isinstance(predict, Classifier | Regressor) else predict
     if not callable(function):
         raise InputError(f"`predict` must be a function of weights and inputs, got {type(predict).__name__}.")
-    values = predictions(samples, function, inputs)
+    values = predictions(samples, function, at)
     if method is None:
-        method = _default(samples, model if type(model) in FIELDS else None, inputs)
+        method = _default(samples, model if isinstance(model, Classifier | Regressor) else None, at)
     found = estimate(samples, {"prediction": values}, method, seed=seed, folds=folds, guard=guard)
     outliers = score_outliers(samples)
     if guard:
@@ -174,7 +184,7 @@ def predictive(
 
 
 def _plain_where(found: Estimate, which: np.ndarray) -> Estimate:
-    """The same with plain means for some outputs. What is exact or constant stays."""
+    """Return the estimate with plain means for some outputs. What is exact or constant stays."""
     which = which & (found.controlled.std(axis=(0, 1)) > ROUND_OFF * found.values.std(axis=(0, 1)))
     controlled = np.where(which, found.values, found.controlled)
     method = tuple("plain" if plain else name for plain, name in zip(which, found.method, strict=True))
@@ -182,21 +192,18 @@ def _plain_where(found: Estimate, which: np.ndarray) -> Estimate:
     return replace(found, controlled=controlled, _average=better, method=method)
 
 
-def _default(samples: Samples, model: Any, inputs: np.ndarray) -> Method:
+def _default(samples: Samples, model: Classifier | Regressor | None, inputs: np.ndarray) -> Method:
     if model is not None:
         return NetworkField(model, inputs)
-    if samples.dim <= SMALL_DIM and len(inputs) <= SMALL_OUT:
+    if samples.dim <= SMALL.weights and len(inputs) <= SMALL.inputs:
         return Auto()
     return Polynomial(1)
 
 
 def predictions(
-    samples: Samples, predict: Callable[[Any, Any], Any], inputs: np.ndarray
+    samples: Samples, predict: Callable[[Array, Array], Array], inputs: np.ndarray
 ) -> Float[np.ndarray, "chain draw out"]:
-    """The prediction at every draw and input, one draw at a time."""
-    import jax
-    import jax.numpy as jnp
-
+    """Return the prediction at every draw and input, one draw at a time."""
     single = inputs.dtype == np.float32
     kind = np.float32 if single else np.float64
     with jax.enable_x64(not single), compile_cache():
@@ -212,9 +219,7 @@ def predictions(
     return found.reshape(*samples.draws.shape[:2], -1)
 
 
-def entropy(p: Any) -> np.ndarray:
-    """Of a score, from 0 to log 2; what lies outside [0, 1] is clipped to it."""
-    import scipy.special
-
+def entropy(p: ArrayLike) -> np.ndarray:
+    """Return the entropy of a score, from 0 to log 2; what lies outside [0, 1] is clipped to it."""
     q = np.clip(np.asarray(p, dtype=float), 0.0, 1.0)
     return np.asarray(scipy.special.entr(q) + scipy.special.entr(1 - q))

@@ -1,19 +1,22 @@
 """A Bayesian regression network: one hidden layer of tanh, N(0, 1) on every weight, Gaussian noise of known size."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..runtime.validation import InputError, whole_number
 from ..samples.samples import finite_array
+from .model import Array, append_one
 
 
 class Weights(NamedTuple):
     """Draws: hidden weights `(..., width, inputs + 1)`, biases last, and outer ones `(..., width + 1)`."""
 
-    hidden: Any
-    outer: Any
+    hidden: Array
+    outer: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,12 +27,12 @@ class Regressor:
 
     - `inputs`: `(n, k)`, best with mean 0 and variance 1.
     - `targets`: `(n,)`, likewise.
-    - `noise`: its standard deviation.
+    - `noise`: the standard deviation of the noise.
     - `width`: hidden units.
     """
 
-    inputs: Any
-    targets: Any
+    inputs: np.ndarray
+    targets: np.ndarray
     noise: float = 0.1
     width: int = 20
 
@@ -53,36 +56,28 @@ class Regressor:
     def data(self) -> tuple[np.ndarray, np.ndarray]:
         return self.inputs, self.targets
 
-    def unpack(self, theta: Any) -> Weights:
-        """Flat vectors `(..., dim)`: all hidden weights, unit by unit, then the outer ones."""
+    def unpack(self, theta: Array) -> Weights:
+        """Return the layers of flat vectors `(..., dim)`: all hidden weights, unit by unit, then the outer ones."""
         cut = self.width * (self.inputs.shape[1] + 1)
         return Weights(theta[..., :cut].reshape(*theta.shape[:-1], self.width, -1), theta[..., cut:])
 
-    def log_prior(self, theta: Any) -> Any:
+    def log_prior(self, theta: Array) -> Array:
+        """Return the log prior density at one vector, up to a constant."""
         return -0.5 * (theta**2).sum()
 
-    def log_likelihood(self, theta: Any, inputs: Any, targets: Any) -> Any:
-        """Of each of some cases, up to a constant."""
+    def log_likelihood(self, theta: Array, inputs: Array, targets: Array) -> Array:
+        """Return the log likelihood of each of some cases, up to a constant."""
         return -0.5 * ((targets - self.predict(theta, inputs)) / self.noise) ** 2
 
-    def log_posterior(self, theta: Any) -> Any:
+    def log_posterior(self, theta: Array) -> Array:
+        """Return the log posterior density at one vector, given all cases, up to a constant."""
         return self.log_prior(theta) + self.log_likelihood(theta, *self.data).sum()
 
-    def predict(self, theta: Any, inputs: Any) -> Any:
-        """The mean of y, `(n,)`."""
-        weights = self.unpack(theta)
-        return self.hidden(theta, inputs) @ weights.outer[:-1] + weights.outer[-1]
+    def predict(self, theta: Array, inputs: Array) -> Array:
+        """Return the mean of y, `(n,)`."""
+        outer = self.unpack(theta).outer
+        return self.hidden(theta, inputs) @ outer[:-1] + outer[-1]
 
-    def hidden(self, theta: Any, inputs: Any) -> Any:
-        """What the last layer sees, `(n, width)`."""
-        import jax.numpy as jnp
-
+    def hidden(self, theta: Array, inputs: Array) -> jax.Array:
+        """Return what the last layer sees, `(n, width)`."""
         return jnp.tanh(append_one(inputs) @ self.unpack(theta).hidden.T)
-
-
-def append_one(inputs: Any) -> Any:
-    """The inputs with a last column of ones."""
-    import jax.numpy as jnp
-
-    inputs = jnp.asarray(inputs)
-    return jnp.concatenate([inputs, jnp.ones((*inputs.shape[:-1], 1), inputs.dtype)], -1)

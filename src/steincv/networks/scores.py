@@ -2,23 +2,20 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from ..runtime.compile_cache import compile_cache
-
-# Rows of the data that one piece of a gradient is made of.
-ROWS = 512
+from .model import Array, Model
 
 
 def full_scores(
-    model: Any, draws: Float[np.ndarray, "chain draw dim"], rows: int = ROWS
+    model: Model, draws: Float[np.ndarray, "chain draw dim"], rows: int = 512
 ) -> Float[np.ndarray, "chain draw dim"]:
-    """The gradient of log prior plus all of the log likelihood, draw by draw and `rows` of the data at a time."""
-    import jax.numpy as jnp
-
+    """Return the gradient of log prior plus all of the log likelihood, draw by draw, `rows` of the data at a time."""
     data = tuple(np.asarray(a) for a in model.data)
     n = len(data[0])
     pieces = -(-n // rows)
@@ -34,14 +31,12 @@ def full_scores(
 
 
 @functools.lru_cache(maxsize=8)
-def _program(model: Any) -> Callable:
-    import jax
-
-    def piece(theta: Any, weight: Any, *rows: Any) -> Any:
+def _program(model: Model) -> Callable:
+    def piece(theta: Array, weight: Array, *rows: Array) -> Array:
         return (weight * model.log_likelihood(theta, *rows)).sum()
 
-    def at(theta: Any, weight: Any, data: Any) -> Any:
-        def add(total: Any, one: Any) -> tuple[Any, None]:
+    def at(theta: Array, weight: Array, data: tuple[Array, ...]) -> Array:
+        def add(total: Array, one: tuple[Array, tuple[Array, ...]]) -> tuple[Array, None]:
             return total + jax.grad(piece)(theta, one[0], *one[1]), None
 
         return jax.lax.scan(add, jax.grad(model.log_prior)(theta), (weight, data))[0]

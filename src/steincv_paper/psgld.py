@@ -14,15 +14,18 @@ Reference: Li, Chen, Carlson, Carin (2016), AAAI.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ..runtime.compile_cache import compile_cache
-from ..runtime.validation import InputError, whole_number
-from ..samples.samples import Samples
-from .full_gradient import over_chains
-from .scores import full_scores
+from steincv.networks.full_gradient import over_chains
+from steincv.networks.model import Array, Model
+from steincv.networks.scores import full_scores
+from steincv.runtime.compile_cache import compile_cache
+from steincv.runtime.validation import InputError, whole_number
+from steincv.samples.samples import Samples
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,8 @@ class Steps:
 
 
 def psgld(
-    model: Any,
-    start: Any,
+    model: Model,
+    start: ArrayLike,
     *,
     draws: int = 1000,
     warmup: int = 2000,
@@ -58,46 +61,40 @@ def psgld(
     steps: Steps | None = None,
     seed: int = 0,
 ) -> Samples:
-    """Draws with the scores of the full posterior at each of them.
+    """Sample a posterior; return its draws with the scores of the full posterior at each of them.
 
     **Arguments:**
 
-    - `model`: has `data`, arrays of n rows; `log_prior(theta)`; `log_likelihood(theta, *rows)`, a number a row.
+    - `model`: has `data`, arrays of n rows; `log_prior(theta)`; `log_likelihood(theta, *rows)`, one number per row.
     - `start`: `(chain, dim)`, where each chain begins.
-    - `draws`, `warmup`, `thin`: kept draws of a chain, steps before them, and steps from one to the next.
-    - `batch`: rows of a minibatch. `steps`: the schedule of step sizes.
+    - `draws`, `warmup`, `thin`: kept draws per chain, steps before them, and steps from one to the next.
+    - `batch`: rows per minibatch. `steps`: the schedule of step sizes.
     """
-    import jax
-    import jax.numpy as jnp
-
     for name, value, low in (("draws", draws, 1), ("warmup", warmup, 0), ("thin", thin, 1), ("batch", batch, 1)):
         whole_number(name, value, low)
-    start = np.asarray(start)
-    if start.ndim != 2:
-        raise InputError(f"`start` has shape {start.shape}, expected (chain, dim).")
+    first = np.asarray(start)
+    if first.ndim != 2:
+        raise InputError(f"`start` has shape {first.shape}, expected (chain, dim).")
     data = tuple(jnp.asarray(a) for a in model.data)
     batch = min(batch, len(data[0]))
     with compile_cache():
         run = _program(model, draws, warmup, thin, batch, Steps() if steps is None else steps)
-        keys = jax.random.split(jax.random.key(seed), len(start))
-        found = np.asarray(run(jnp.asarray(start, jnp.float32), keys, data))
+        keys = jax.random.split(jax.random.key(seed), len(first))
+        found = np.asarray(run(jnp.asarray(first, jnp.float32), keys, data))
     if not np.isfinite(found).all():
         raise InputError("pSGLD diverged: draws are not finite. Use smaller steps, Steps(a=...).")
     return Samples(found, full_scores(model, found))
 
 
 @functools.lru_cache(maxsize=8)
-def _program(model: Any, draws: int, warmup: int, thin: int, batch: int, steps: Steps) -> Callable:
-    import jax
-    import jax.numpy as jnp
-
-    def likelihood(theta: Any, rows: tuple) -> Any:
+def _program(model: Model, draws: int, warmup: int, thin: int, batch: int, steps: Steps) -> Callable:
+    def likelihood(theta: Array, rows: tuple[Array, ...]) -> Array:
         return model.log_likelihood(theta, *rows).sum()
 
-    def chain(start: Any, key: Any, data: tuple) -> Any:
+    def chain(start: jax.Array, key: jax.Array, data: tuple[Array, ...]) -> jax.Array:
         n = len(data[0])
 
-        def step(t: Any, state: tuple) -> tuple:
+        def step(t: jax.Array | int, state: tuple) -> tuple:
             theta, second = state
             pick, noise = jax.random.split(jax.random.fold_in(key, t))
             rows = tuple(a[jax.random.randint(pick, (batch,), 0, n)] for a in data)
@@ -109,7 +106,7 @@ def _program(model: Any, draws: int, warmup: int, thin: int, batch: int, steps: 
             theta = theta + 0.5 * size * metric * drift
             return theta + jnp.sqrt(size * metric) * jax.random.normal(noise, theta.shape), second
 
-        def keep(state: tuple, i: Any) -> tuple:
+        def keep(state: tuple, i: jax.Array) -> tuple:
             first = warmup + i * thin
             state = jax.lax.fori_loop(first, first + thin, step, state)
             return state, state[0]
