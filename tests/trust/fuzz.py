@@ -1,4 +1,4 @@
-"""Damaged files through every entry that reads one: `Estimate.load`, .npz, NetCDF, Zarr; and the command line.
+"""Damaged files through every door that reads one: `Estimate.load`, `Samples.open`, `from_arviz`, the command line.
 
     python tests/trust/fuzz.py 2000        # this many of each kind; prints what became of them as JSON
 
@@ -8,6 +8,8 @@ this is a process of its own, which a crash would end.
 """
 
 import collections
+import contextlib
+import io
 import json
 import resource
 import shutil
@@ -20,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 import steincv as scv
+from steincv import cli
 from steincv.samples.files import read_samples
 
 MEMORY, SECONDS = 1 << 30, 1.0
@@ -38,16 +41,37 @@ def good_files(folder):
     data = {"unconstrained_draw": (dims, x), "gradient": (dims, -x)}
     labelled = xarray.Dataset(data, {"unconstrained_parameter": ["mu", "log_tau"]})
     labelled.to_netcdf(folder / "draws.nc", group="sample_stats", engine="h5netcdf")
+    packed = {"dtype": "i2", "scale_factor": 1e-3, "compression": "gzip", "shuffle": True, "chunksizes": (1, 6, 2)}
+    encoding = dict.fromkeys(data, packed)
+    labelled.to_netcdf(folder / "packed.nc", group="sample_stats", engine="h5netcdf", encoding=encoding)
     numbers = labelled.drop_vars("unconstrained_parameter")
     numbers.to_zarr(folder / "two.zarr", zarr_format=2, consolidated=False)
     numbers.to_zarr(folder / "three.zarr", zarr_format=3, consolidated=False)
+    labelled_doors = [read_samples, scv.from_arviz, streamed, command]
     return {
-        "result": (folder / "result.npz", scv.Estimate.load),
-        "npz": (folder / "draws.npz", read_samples),
-        "netcdf": (folder / "draws.nc", read_samples),
-        "zarr 2": (folder / "two.zarr", read_samples),
-        "zarr 3": (folder / "three.zarr", read_samples),
+        "result": (folder / "result.npz", [scv.Estimate.load]),
+        "npz": (folder / "draws.npz", [read_samples, command]),
+        "netcdf": (folder / "draws.nc", labelled_doors),
+        "packed netcdf": (folder / "packed.nc", labelled_doors),
+        "zarr 2": (folder / "two.zarr", labelled_doors),
+        "zarr 3": (folder / "three.zarr", labelled_doors),
     }
+
+
+def streamed(path):
+    """`Samples.open`, and all draws of it."""
+    with scv.Samples.open(path) as samples:
+        for _ in samples.source.tiles():
+            pass
+
+
+def command(path):
+    """The command line: a mistake of the file is one line and the exit code 2."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        code = cli.main(["estimate", str(path), "--method", "plain"])
+    if code:
+        raise scv.InputError(said.getvalue().removesuffix("\n"))
 
 
 def damaged(whole, rng):
@@ -93,19 +117,20 @@ def main(count, seed=0):
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         kinds = good_files(folder)
-        for path, read in kinds.values():
-            read(path)  # imports everything before memory is bounded
+        for path, doors in kinds.values():
+            for door in doors:
+                door(path)  # imports everything before memory is bounded
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
         outcome = {}
-        for name, (path, read) in kinds.items():
+        for name, (path, doors) in kinds.items():
             rng, found, slowest = np.random.default_rng([seed, len(name)]), collections.Counter(), 0.0
             for i in range(count):
                 target = folder / f"{i}{path.suffix}"
                 damage(path, target, rng)
                 start = time.perf_counter()
                 try:
-                    read(target)
+                    doors[i % len(doors)](target)
                     found["read"] += 1
                 except scv.InputError as error:
                     found["refused"] += 1

@@ -11,6 +11,7 @@ import numpy as np
 from ..runtime.arrays import StrPath, read_arrays, reading
 from ..runtime.memory import reserve
 from ..runtime.validation import InputError
+from .gate.claims import refuse_claims
 from .samples import Parameters, Samples
 from .variables import Group, Labelled, Variable, in_group, in_memory, labels, named, rest
 
@@ -85,6 +86,8 @@ def labelled_samples(where: str, group: Groups, shown: Iterable[str] | None = No
             f"{', '.join(seen[:8]) or 'nothing there'}). With nutpie: "
             f"nutpie.sample(model, store_unconstrained=True, store_gradient=True)."
         )
+    for variable in kept[:2]:
+        refuse_claims(where, variable)
     names = coordinate_names(where, kept, 3)
     axes = ("chain", "draw", *rest(kept.draws))
     draws, scores = (_numbers(where, variable, axes) for variable in kept[:2])
@@ -143,6 +146,7 @@ def refuse_no_numbers(where: str, variable: Variable) -> None:
 def _numbers(where: str, variable: Variable, axes: Iterable[str]) -> np.ndarray:
     """Read a variable as an array of these axes."""
     refuse_no_numbers(where, variable)
+    refuse_claims(where, variable)
     reserve(f"{where}: reading `{variable.name}` of shape {variable.shape}", 3 * variable.nbytes, "Thin the draws.")
     return variable.arranged(*axes)
 

@@ -163,7 +163,9 @@ def _chunk(
         return None
     length = variable.dtype.itemsize * int(np.prod(variable.chunks))
     if known.size > min(size, 2 * length + GATE.attributes):
-        raise InputError(f"{path}: a chunk of `{variable.name}` claims {known.size} bytes: damaged.")
+        raise InputError(
+            f"{path}: a chunk of `{variable.name}` has {known.size} bytes, more than its shape needs: refused."
+        )
     mask, data = item.read_direct_chunk(corner)
     filters = [plan.get_filter(k) for k in range(plan.get_nfilters())]
     for k in reversed(range(len(filters))):

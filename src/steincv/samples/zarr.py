@@ -213,9 +213,11 @@ def _piece(path: Path, file: Path, start: int, length: int | None, most: int) ->
         size = stream.seek(0, 2)
         first = start if start >= 0 else size + start
         count = size - first if length is None else length
-        if count > most or first < 0 or first + count > size:
+        if first < 0 or first + count > size:
+            raise InputError(f"{path}: `{file.relative_to(path)}` does not hold the {count} bytes it claims: damaged.")
+        if count > most:
             raise InputError(
-                f"{path}: `{file.relative_to(path)}` does not hold what it claims, {count} bytes: damaged."
+                f"{path}: `{file.relative_to(path)}` has {count} bytes, more than its shape needs: refused."
             )
         stream.seek(first)
         return stream.read(count)
