@@ -145,10 +145,10 @@ def other_filter(path):
             attach(file, file.create_dataset(name, SHAPE, "f8", chunks=SHAPE, compression="lzf"))
 
 
-def claim_text(path, at):
+def claim_text(path, at, length=b"\xff\xff\xff\xff"):
     with open(path, "r+b") as raw:
         raw.seek(at)
-        raw.write(b"\xff\xff\xff\xff")
+        raw.write(length)
 
 
 def long_labels(path):
@@ -167,6 +167,17 @@ def long_lists(path):
         dataset[0] = np.ones(3)
         at = dataset.id.get_offset()
     claim_text(path, at)
+
+
+def long_fill(path):
+    """A text that stands for what is missing, of 2 GiB by its own word: good files have the record of a short one."""
+    with netcdf(path) as file:
+        file.create_dataset("text", (2,), h5py.string_dtype(), fillvalue="abcdefghijk")
+    whole = path.read_bytes()
+    heap = whole.find(b"GCOL")
+    record = struct.pack("<IQ", 11, heap)
+    assert whole.count(record) >= 1
+    claim_text(path, whole.find(record), b"\xff\xff\xff\x7f")
 
 
 def compact_text(path):
@@ -346,8 +357,9 @@ WAYS = {
     "other-filter.nc": (other_filter, "the filter 'lzf', which is not allowed"),
     "long-labels.nc": (long_labels, "`dim` claim 429496729[67] bytes"),
     "long-lists.nc": (long_lists, "`lists` claim 34359738360 bytes"),
-    "compact-text.nc": (compact_text, "`text` is compressed text"),
-    "compressed-text.nc": (compressed_text, "`text` is compressed text"),
+    "long-fill.nc": (long_fill, "`text` is text in chunks|`text` claims 2 texts"),
+    "compact-text.nc": (compact_text, "`text` is text in chunks"),
+    "compressed-text.nc": (compressed_text, "`text` is text in chunks"),
     "long-attribute.nc": (long_attribute, "`gradient` has attributes of 6711.* bytes"),
     "text-attribute.nc": (text_attribute, "the attribute `scale_factor` of `gradient` is no number"),
     "user-block.nc": (user_block, "begins with 512 bytes"),

@@ -1,4 +1,4 @@
-"""A small run of fuzz.py: six kinds of files, 40 damaged ones each through all doors in turn, in bounded memory. Thousands are run by hand."""
+"""A small run of fuzz.py: 40 damaged files of each kind, in bounded memory. Thousands are run by hand."""
 
 import json
 import subprocess

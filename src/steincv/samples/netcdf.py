@@ -114,7 +114,7 @@ def _variables(path: Path, group: h5py.h5g.GroupID, axes: dict[tuple[int, int], 
             continue
         address = h5py.h5o.get_info(item).addr
         own = h5py.h5a.exists(item, b"REFERENCE_LIST") or _is_scale(item)
-        shape = tuple(int(n) for n in item.shape)
+        shape = tuple(int(n) for n in item.shape or ())
         names = [axes.get((address, k), "") for k in range(len(shape))]
         dims = (key,) if own and len(shape) == 1 else tuple(names)
         found.append(_variable(path, key, dims, shape, item, size))
@@ -129,11 +129,19 @@ def _is_scale(item: h5py.h5d.DatasetID) -> bool:
 def _variable(
     path: Path, name: str, dims: tuple[str, ...], shape: tuple[int, ...], item: h5py.h5d.DatasetID, size: int
 ) -> Variable:
+    dtype, stored = item.dtype, min(int(item.get_storage_size()), size)
+    single = (1,) * len(shape)
+
+    def texts(block: tuple[slice, ...]) -> np.ndarray:
+        """Read all of a dataset whose lengths the gate has compared; h5py.Dataset would ask for its fill value."""
+        whole = np.empty(shape, dtype)
+        item.read(h5py.h5s.ALL, h5py.h5s.ALL, whole)
+        return whole[block]
+
+    if dtype.hasobject:
+        return Variable(name, dims, shape, dtype, single, stored, texts)
     plan = item.get_create_plist()
-    chunked = plan.get_layout() == h5py.h5d.CHUNKED
-    chunks = tuple(int(n) for n in plan.get_chunk()) if chunked else (1,) * len(shape)
-    dtype = item.dtype
-    packing = _packing(path, name, item) if dtype.kind in "fiu" else None
+    chunks = tuple(map(int, plan.get_chunk())) if plan.get_layout() == h5py.h5d.CHUNKED else single
     dataset = h5py.Dataset(item)
 
     def take(block: tuple[slice, ...]) -> np.ndarray:
@@ -144,7 +152,8 @@ def _variable(
         plan.get_fill_value(fill)
         return from_chunks(block, chunks, dtype, fill[0], lambda k: _chunk(path, variable, item, plan, k, size))
 
-    variable = Variable(name, dims, shape, dtype, chunks, min(int(item.get_storage_size()), size), take, packing)
+    packing = _packing(path, name, item) if dtype.kind in "fiu" else None
+    variable = Variable(name, dims, shape, dtype, chunks, stored, take, packing)
     return variable
 
 

@@ -54,46 +54,41 @@ def _refuse_attributes(path: Path, name: str, known: h5py.h5o.ObjInfo) -> None:
 def _refuse_dataset(
     path: Path, name: str, item: h5py.h5d.DatasetID, raw: BinaryIO, size: int, address_size: int
 ) -> None:
+    if item.dtype.hasobject:
+        _refuse_texts(path, name, item, raw, size, 8 + address_size)
+        return
     plan = item.get_create_plist()
     if plan.get_external_count() or plan.get_layout() == h5py.h5d.VIRTUAL:
         raise InputError(f"{path}: `{name}` is kept in another file, which is not read: refused.")
-    filters = [plan.get_filter(k) for k in range(plan.get_nfilters())]
-    for code, *_, title in filters:
+    for code, *_, title in (plan.get_filter(k) for k in range(plan.get_nfilters())):
         if code not in (DEFLATE, SHUFFLE, FLETCHER32):
             known = title.decode("utf-8", "replace")[:40] or f"number {code}"
             raise InputError(f"{path}: `{name}` is written with the filter {known!r}, which is not allowed. Use gzip.")
+
+
+def _refuse_texts(path: Path, name: str, item: h5py.h5d.DatasetID, raw: BinaryIO, size: int, record: int) -> None:
+    """Refuse texts or lists, each of a length of its own, whose lengths add up to more than the file.
+
+    Each is kept as a record: 4 bytes of length, the address of a heap, 4 bytes of index. The creation properties of
+    such a dataset are not asked for: HDF5 would read its fill value, on the word of another record.
+    """
     kind = item.get_type()
-    text = isinstance(kind, h5py.h5t.TypeStringID) and kind.is_variable_str()
-    if not (text or isinstance(kind, h5py.h5t.TypeVlenID)):
-        return
-    entry = 1 if text else kind.get_super().get_size()
-    if filters or plan.get_layout() == h5py.h5d.COMPACT:
-        raise InputError(f"{path}: `{name}` is compressed text, whose length cannot be checked: refused.")
-    # each text is kept as a record: 4 bytes of length, the address of a heap, 4 bytes of index
-    record = 8 + address_size
-    pieces = _pieces(item)
-    if sum(stored for _, stored in pieces) > LIMITS.small:
-        raise InputError(f"{path}: `{name}` holds too much text: refused.")
-    claimed = seen = 0
-    for start, stored in pieces:
-        raw.seek(start)
-        records = np.frombuffer(raw.read(stored), np.uint8)
-        lengths = records[: len(records) // record * record].reshape(-1, record)[:, :4].copy().view("<u4")
-        claimed += int(lengths.sum(dtype=np.int64)) * entry
-        seen += len(lengths)
+    text = isinstance(kind, h5py.h5t.TypeStringID)
+    count = item.get_space().get_simple_extent_npoints()
+    if not count or not (text or isinstance(kind, h5py.h5t.TypeVlenID)):
+        return  # structures with texts inside are not read
+    start = item.get_offset()
+    if start is None:
+        raise InputError(f"{path}: `{name}` is text in chunks, whose length cannot be checked: refused.")
+    if not record * count <= item.get_storage_size() <= LIMITS.small:
+        raise InputError(f"{path}: `{name}` claims {count} texts in {item.get_storage_size()} bytes: refused.")
+    raw.seek(start)
+    records = np.frombuffer(raw.read(record * count), np.uint8)
+    if len(records) < record * count:
+        raise InputError(f"{path}: `{name}` is cut off: damaged.")
+    lengths = records.reshape(count, record)[:, :4].copy().view("<u4")
+    claimed = int(lengths.sum(dtype=np.int64)) * (1 if text else kind.get_super().get_size())
     if claimed > min(size, LIMITS.small):
         raise InputError(
             f"{path}: the entries of `{name}` claim {claimed} bytes and the whole file has {size}: damaged."
         )
-    if seen < item.get_space().get_simple_extent_npoints():
-        raise InputError(f"{path}: `{name}` has text for {seen} entries only: damaged.")
-
-
-def _pieces(item: h5py.h5d.DatasetID) -> list[tuple[int, int]]:
-    """Return where the bytes of a dataset are in its file, and how many."""
-    if item.get_create_plist().get_layout() == h5py.h5d.CHUNKED:
-        found: list[tuple[int, int]] = []
-        item.chunk_iter(lambda chunk: found.append((chunk.byte_offset, chunk.size)))
-        return found
-    offset = item.get_offset()
-    return [] if offset is None else [(offset, item.get_storage_size())]
