@@ -116,7 +116,7 @@ class Quadratic:
         cls, z: np.ndarray, s: np.ndarray, alpha: np.ndarray, growth: np.ndarray, diagonal: float
     ) -> "Quadratic | Tiled":
         """Return the weights of the dual coefficients, or the dual form itself where that is smaller."""
-        n, dim = z.shape
+        dim = z.shape[1]
         if dim > len(z) / 8:
             return Tiled(z, s, alpha, growth, diagonal)
         pairs = np.empty((alpha.shape[1], dim, dim))

@@ -2,7 +2,7 @@ r"""Ridge regression of many outputs through one spectrum, with penalties chosen
 
 A ridge regression on features X, about their mean, has the fitted values $H_\rho y$ with
 
-$$ H_\rho = V \,\mathrm{diag}\Big(\frac{w}{w + \rho}\Big) V^T + \frac1n 1 1^T, \qquad X X^T = V \,\mathrm{diag}(w)\, V^T . $$
+$$ H_\rho = V \,\mathrm{diag}(w / (w + \rho))\, V^T + 1 1^T / n, \qquad X X^T = V \,\mathrm{diag}(w)\, V^T . $$
 
 The residuals of a block B of draws under a fit on all others are exactly $(I - H_{BB})^{-1} (y - Hy)_B$. Blocks are
 stretches of neighbouring draws: leaving out one draw of a Markov chain leaves its near-copies in, and chooses too

@@ -7,27 +7,43 @@ every pair feature $x_i s_j + x_j s_i$ at the price of one product of matrices.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from ...runtime.memory import reserve
 from ...runtime.validation import whole_number
 from ..method import Control, Method, Problem
-from ..polynomial.hermite import degrees, stein_features
-from .smoother import Smoother
+from .screening import Screen, Terms
 from .splitting import Split
 
 
 class _Grid(NamedTuple):
-    """Penalties of pairs, per draw, and the parts of the pairs that are tried, each on draws left out."""
+    """What is tried on draws left out: penalties of the terms, per draw, and the parts of the pairs that are kept.
+
+    While terms are searched for, they are fitted with the penalty `search`.
+    """
 
     penalties: tuple[float, ...] = (1e-8, 1e-3, 1e-2, 1e-1, 1.0)
     parts: tuple[float, ...] = (1.0, 0.3, 0.1)
+    search: float = 1e-2
 
 
-GRID = _Grid()
+class _Limits(NamedTuple):
+    """Sizes at which the screen of all pairs is made cheaper.
+
+    Up to `all_rounds` dimensions every round looks at all pairs, up to `first_round` only the first does. Other rounds
+    look at pairs with one of the `strong` variables in them.
+    """
+
+    all_rounds: int = 300
+    first_round: int = 1200
+    strong: int = 60
+
+
+GRID, LIMITS = _Grid(), _Limits()
 
 
 @dataclass(frozen=True)
@@ -46,8 +62,8 @@ class Sparse(Method):
     - `variables`: products of three are made of so many variables; 0 for none.
     """
 
-    pairs: int = 120
-    rounds: int = 3
+    pairs: int = 160
+    rounds: int = 4
     variables: int = 8
 
     together = False
@@ -65,159 +81,122 @@ class Sparse(Method):
         (n, dim), outputs = z.shape, y.shape[1]
         reserve(f"Sparse() of {n} draws in {dim} dimensions", memory(n, dim), "Use fewer draws.")
         split = Split.of(n, problem.chains)
-        trained = _Workshop.of(z[split.fit], s[split.fit])
-        whole = _Workshop.of(z, s)
+        trained, whole = Screen.of(z[split.fit], s[split.fit]), Screen.of(z, s)
         penalty, _ = whole.linear.choose(y)
-        terms, infos = [], []
+        fits, infos = [], []
         for out in range(outputs):
-            y_fit, lam = y[split.fit, out], float(penalty[out])
-            trial = self._search(trained, y_fit, lam)
-            part, ridge = _judge(trained, trial, y_fit, lam, z[split.judge], s[split.judge], y[split.judge, out])
-            found = self._search(whole, y[:, out], lam).first(part) if part else _Terms.none()
-            terms.append(whole.fit(found, y[:, out], lam, ridge))
-            infos.append({"pairs": len(found.pairs), "triples": len(found.triples), "penalty": ridge})
+            lam = float(penalty[out])
+            trial = self._search(trained, y[split.fit, out], lam)
+            part, ridge = _judge(trial, z[split.judge], s[split.judge], y[split.judge, out])
+            found = self._search(whole, y[:, out], lam) if part else Design.of(whole, y[:, out], lam)
+            fit = found.fit(part, ridge)
+            fits.append(fit)
+            infos.append({"pairs": len(fit.terms.pairs), "triples": len(fit.terms.triples), "penalty": ridge})
 
         def evaluate(z: np.ndarray, s: np.ndarray) -> np.ndarray:
-            return -np.column_stack([fit.values(z, s) for fit in terms])
+            return -np.column_stack([fit.values(z, s) for fit in fits])
 
         return Control(evaluate, {"draws": n, "linear_penalty": penalty.tolist(), "outputs": infos})
 
-    def _search(self, workshop: "_Workshop", y: np.ndarray, lam: float) -> "_Terms":
-        """Return pairs in the order in which they were found, then triples of the variables in most of them."""
-        found = _Terms.none()
-        dim = workshop.z.shape[1]
-        share = min(-(-self.pairs // self.rounds), max(1, len(y) // (4 * self.rounds)), dim * (dim + 1) // 2)
+    def _search(self, screen: Screen, y: np.ndarray, lam: float) -> "Design":
+        """Find pairs, strongest first, then triples of the variables in most of them."""
+        design = Design.of(screen, y, lam)
+        dim = screen.z.shape[1]
+        share = min(-(-self.pairs // self.rounds), max(1, len(y) // (4 * self.rounds)))
+        strong = None if dim <= LIMITS.first_round else screen.relevant(y, LIMITS.strong)
         for _ in range(self.rounds):
-            residual = workshop.residual(found, y, lam)
-            found = found.plus(workshop.strongest(residual, share, found))
+            design = design.with_pairs(screen.strongest(design.residual(), share, design.terms, strong))
+            if dim > LIMITS.all_rounds:
+                strong = design.terms.most_used(LIMITS.strong, dim)
         if self.variables:
-            found = found.with_triples(workshop.triples(found, workshop.residual(found, y, lam), self.variables, share))
-        return found
+            few = design.terms.most_used(self.variables, dim)
+            design = design.with_triples(few, screen.cubic(design.residual(), few, share))
+        return design
 
 
-class _Terms(NamedTuple):
-    """Pairs `(k, 2)` of coordinates with i <= j, and triples as columns of the cubic features of a few coordinates."""
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Term features about their mean, `f`, what the linear fit with penalty `lam` leaves of them, and y."""
 
-    pairs: Int[np.ndarray, "k two"]
-    variables: Int[np.ndarray, " v"]
-    triples: Int[np.ndarray, " t"]
+    screen: Screen
+    y: Float[np.ndarray, " n"]
+    lam: float
+    terms: Terms
+    f: Float[np.ndarray, "n k"]
+    outside: Float[np.ndarray, "n k"]
 
     @classmethod
-    def none(cls) -> "_Terms":
-        return cls(np.empty((0, 2), dtype=int), np.empty(0, dtype=int), np.empty(0, dtype=int))
+    def of(cls, screen: Screen, y: np.ndarray, lam: float) -> "Design":
+        none = np.empty((len(y), 0))
+        return cls(screen, y - y.mean(), lam, Terms.none(), none, none)
 
-    def plus(self, pairs: np.ndarray) -> "_Terms":
-        return self._replace(pairs=np.vstack([self.pairs, pairs]))
+    def with_pairs(self, pairs: np.ndarray) -> "Design":
+        return self._plus(self.terms.plus(pairs), Terms.none().plus(pairs))
 
-    def with_triples(self, found: tuple[np.ndarray, np.ndarray]) -> "_Terms":
-        return self._replace(variables=found[0], triples=found[1])
+    def with_triples(self, variables: np.ndarray, triples: np.ndarray) -> "Design":
+        return self._plus(
+            *(terms._replace(variables=variables, triples=triples) for terms in (self.terms, Terms.none()))
+        )
 
-    def first(self, part: float) -> "_Terms":
-        """Return the terms that were found first. Triples are kept only with all pairs."""
-        kept = self._replace(pairs=self.pairs[: max(1, round(part * len(self.pairs)))])
-        return kept if part == 1 else kept.with_triples(_Terms.none()[1:])
+    def _plus(self, terms: Terms, new: Terms) -> "Design":
+        f = new.features(self.screen.z, self.screen.s)
+        f -= f.mean(axis=0)
+        outside = self.screen.linear.residual(f, np.full(f.shape[1], self.lam))
+        both = np.hstack([self.f, f]), np.hstack([self.outside, outside])
+        return Design(self.screen, self.y, self.lam, terms, *both)
 
-    def features(self, z: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "n k"]:
-        """Return the Stein features, normalised as those of `stein_features`."""
-        i, j = self.pairs.T
-        f = (z[:, i] * s[:, j] + z[:, j] * s[:, i]) / 2
-        same = i == j
-        f[:, same] = (f[:, same] + 1) / np.sqrt(2)
-        if not len(self.triples):
-            return f
-        few = stein_features(np.ascontiguousarray(z[:, self.variables]), np.ascontiguousarray(s[:, self.variables]), 3)
-        return np.hstack([f, few[:, self.triples]])
+    def residual(self) -> Float[np.ndarray, " n"]:
+        """Return what a fit of all terms with a moderate penalty leaves."""
+        left = self.y - self.f @ self._coefficients(slice(None), GRID.search)
+        return self.screen.linear.residual(left[:, None], np.array([self.lam]))[:, 0]
+
+    def fit(self, part: float, ridge: float) -> "SparseFit":
+        """Fit the scores with penalty `lam` and this part of the terms with penalty `ridge` together."""
+        terms = self.terms.first(part)
+        kept = slice(len(terms.pairs) + len(terms.triples))
+        coefficients = self._coefficients(kept, ridge)
+        alpha = self.screen.linear.dual((self.y - self.f[:, kept] @ coefficients)[:, None], np.array([self.lam]))
+        return SparseFit(self.screen.s.T @ alpha[:, 0], terms, coefficients)
+
+    def _coefficients(self, kept: slice, ridge: float) -> np.ndarray:
+        gram = self._gram[kept, kept].copy()
+        gram[np.diag_indices(len(gram))] += len(self.y) * ridge
+        return np.linalg.solve(gram, self._right[kept])
+
+    @cached_property
+    def _gram(self) -> np.ndarray:
+        return self.f.T @ self.outside
+
+    @cached_property
+    def _right(self) -> np.ndarray:
+        return self.outside.T @ self.y
 
 
-class _Fit(NamedTuple):
+class SparseFit(NamedTuple):
     """The coefficients of the scores and of the terms."""
 
     linear: np.ndarray
-    terms: _Terms
+    terms: Terms
     coefficients: np.ndarray
 
     def values(self, z: np.ndarray, s: np.ndarray) -> np.ndarray:
         return s @ self.linear + self.terms.features(z, s) @ self.coefficients
 
 
-@dataclass(frozen=True, eq=False)
-class _Workshop:
-    """Draws with the spectrum of their linear features and the mean square of every pair feature."""
-
-    z: Float[np.ndarray, "n dim"]
-    s: Float[np.ndarray, "n dim"]
-    linear: Smoother
-    size: Float[np.ndarray, "dim dim"]
-
-    @classmethod
-    def of(cls, z: np.ndarray, s: np.ndarray) -> "_Workshop":
-        d = z * s
-        square = (z * z).T @ (s * s)
-        square += square.T.copy()
-        square += 2 * (d.T @ d)
-        return cls(z, s, Smoother.of_features(s), np.sqrt(square / len(z)))
-
-    def strongest(self, residual: np.ndarray, most: int, found: _Terms) -> np.ndarray:
-        """Return the pairs whose features correlate most with the residual, strongest first."""
-        covariance = (self.z * residual[:, None]).T @ self.s
-        covariance += covariance.T.copy()
-        covariance /= self.size
-        strength = np.abs(np.triu(covariance))
-        i, j = found.pairs.T
-        strength[i, j] = 0
-        flat = strength.ravel()
-        top = np.argpartition(-flat, most - 1)[:most]
-        top = top[np.argsort(-flat[top], kind="stable")]
-        return np.column_stack(np.unravel_index(top, strength.shape))
-
-    def triples(self, found: _Terms, residual: np.ndarray, most: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the variables in most of the pairs, the first ones counting most, and their best cubic features."""
-        weight = np.zeros(self.z.shape[1])
-        importance = 1 / (10 + np.arange(len(found.pairs)))
-        np.add.at(weight, found.pairs[:, 0], importance)
-        np.add.at(weight, found.pairs[:, 1], importance)
-        variables = np.sort(np.argsort(-weight, kind="stable")[: min(most, len(weight))])
-        few = stein_features(
-            np.ascontiguousarray(self.z[:, variables]), np.ascontiguousarray(self.s[:, variables]), 3
-        )
-        cubic = np.flatnonzero(degrees(len(variables), 3) == 3)
-        strength = np.abs(residual @ few[:, cubic]) / np.sqrt((few[:, cubic] ** 2).sum(axis=0))
-        return variables, np.sort(cubic[np.argsort(-strength, kind="stable")[:count]])
-
-    def residual(self, terms: _Terms, y: np.ndarray, lam: float) -> np.ndarray:
-        """Return what a fit with a moderate penalty leaves."""
-        fit = self.fit(terms, y, lam, GRID.penalties[2])
-        left = y - fit.values(self.z, self.s)
-        return left - left.mean()
-
-    def fit(self, terms: _Terms, y: np.ndarray, lam: float, ridge: float) -> _Fit:
-        """Fit the scores with penalty `lam` and the terms with penalty `ridge` together."""
-        n = len(y)
-        f = terms.features(self.z, self.s)
-        f = f - f.mean(axis=0)
-        outside = self.linear.residual(f, np.full(f.shape[1], lam))
-        gram = f.T @ outside
-        gram[np.diag_indices(len(gram))] += n * max(ridge, 1e-13)
-        coefficients = np.linalg.lstsq(gram, outside.T @ (y - y.mean()), rcond=1e-13)[0] if len(gram) else np.empty(0)
-        alpha = self.linear.dual((y - f @ coefficients)[:, None], np.array([lam]))[:, 0]
-        return _Fit(self.s.T @ alpha, terms, coefficients)
-
-
-def _judge(
-    workshop: _Workshop, terms: _Terms, y: np.ndarray, lam: float, z: np.ndarray, s: np.ndarray, judged: np.ndarray
-) -> tuple[float, float]:
+def _judge(design: Design, z: np.ndarray, s: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     """Return the part of the terms, 0 for none, and the penalty with the least variance at the judged draws."""
-    least = (judged - workshop.fit(_Terms.none(), y, lam, 1.0).values(z, s)).var()
-    best = (0.0, 1.0)
-    for part in GRID.parts:
-        kept = terms.first(part)
-        for ridge in GRID.penalties:
-            left = (judged - workshop.fit(kept, y, lam, ridge).values(z, s)).var()
-            if left < least:
-                least, best = left, (part, ridge)
-    return best
+    f = design.terms.features(z, s)
+
+    def left(part: float, ridge: float) -> float:
+        fit = design.fit(part, ridge)
+        return float((y - s @ fit.linear - f[:, : len(fit.coefficients)] @ fit.coefficients).var())
+
+    tried = {(part, ridge): left(part, ridge) for part in GRID.parts for ridge in GRID.penalties}
+    best = min(tried, key=lambda choice: tried[choice])
+    return best if tried[best] < left(0.0, 1.0) else (0.0, 1.0)
 
 
 def memory(n: int, dim: int) -> float:
     """Return the bytes that a fit takes at its peak: spectra of the linear features and matrices of pairs."""
-    return 8.0 * (4 * n * min(n, dim) + 4 * n * dim + 6 * dim * dim)
+    pairs = 4 * dim * dim if dim <= LIMITS.first_round else 4 * LIMITS.strong * dim
+    return 8.0 * (5 * n * min(n, dim) + 6 * n * dim + pairs)

@@ -17,8 +17,6 @@ class Split(NamedTuple):
         """Split n draws, chain after chain, so that no draw is judged by a fit on its neighbours."""
         rows = np.arange(n)
         length = n // chains
-        if chains >= 3:
-            judged = rows >= (chains - chains // 3) * length
-        else:
-            judged = rows % length >= length - length // 3
+        whole, tails = rows >= (chains - chains // 3) * length, rows % length >= length - length // 3
+        judged = whole if chains >= 3 else tails
         return cls(rows[~judged], rows[judged])
