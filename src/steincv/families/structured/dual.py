@@ -2,6 +2,7 @@ r"""The quadratic control variate through its kernel: n^2 D operations where the
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -30,8 +31,8 @@ class DualQuadratic(Method):
 
     **Arguments:**
 
-    - `growth`: gamma, how many times as much as linear features the pairs are penalised; of several, the best for
-      each output is taken, at the cost of one eigendecomposition each.
+    - `growth`: gamma, how many times as much as linear features the pairs are penalised. "auto" is dim^2 / 4, with
+      which all pairs together weigh about as much as one linear feature, however many they are.
     - `diagonal`: delta, how many times less than pairs the squares are penalised.
     - `most`: at most about so many draws are fitted on, evenly spaced; up to twice as many are fitted on as they are.
 
@@ -43,15 +44,15 @@ class DualQuadratic(Method):
     True
     """
 
-    growth: tuple[float, ...] = (30.0,)
+    growth: float | Literal["auto"] = "auto"
     diagonal: float = 1.0
     most: int = 1500
 
     together = False
 
     def __post_init__(self) -> None:
-        if not self.growth or not all(0 < g < np.inf for g in self.growth):
-            raise InputError(f"The 'growth' of DualQuadratic must be positive numbers. Got {self.growth!r} instead.")
+        if self.growth != "auto" and not 0 < self.growth < np.inf:
+            raise InputError(f"The 'growth' of DualQuadratic must be 'auto' or positive. Got {self.growth!r} instead.")
         if not 0 <= self.diagonal < np.inf:
             raise InputError(f"The 'diagonal' of DualQuadratic must be in [0, inf). Got {self.diagonal!r} instead.")
 
@@ -65,17 +66,11 @@ class DualQuadratic(Method):
         reserve(
             f"DualQuadratic() of {n} draws in {dim} dimensions", memory(n, dim, y.shape[1]), "Use a smaller `most`."
         )
-        outputs = y.shape[1]
-        best, alpha = np.full(outputs, np.inf), np.zeros((n, outputs))
-        growth, penalty = np.full(outputs, self.growth[0]), np.zeros(outputs)
-        for candidate in self.growth:
-            smoother = Smoother.of_kernel(kernel(z, s, z, s, candidate, self.diagonal))
-            chosen, error = smoother.choose(y)
-            better = error < best
-            if better.any():
-                alpha[:, better] = smoother.dual(y[:, better], chosen[better])
-                growth[better], penalty[better], best[better] = candidate, chosen[better], error[better]
-        info = {"draws": n, "penalty": penalty.tolist(), "growth": growth.tolist(), "left_out": best.tolist()}
+        growth = max(1.0, dim**2 / 4) if self.growth == "auto" else float(self.growth)
+        smoother = Smoother.of_kernel(kernel(z, s, z, s, growth, self.diagonal))
+        penalty, left_out = smoother.choose(y)
+        alpha = smoother.dual(y, penalty)
+        info = {"draws": n, "penalty": penalty.tolist(), "growth": growth, "left_out": left_out.tolist()}
         return Control(Quadratic.of(z, s, alpha, growth, self.diagonal), info)
 
 
@@ -112,18 +107,16 @@ class Quadratic:
     pairs: Float[np.ndarray, "out dim dim"]
 
     @classmethod
-    def of(
-        cls, z: np.ndarray, s: np.ndarray, alpha: np.ndarray, growth: np.ndarray, diagonal: float
-    ) -> "Quadratic | Tiled":
+    def of(cls, z: np.ndarray, s: np.ndarray, alpha: np.ndarray, growth: float, diagonal: float) -> "Quadratic | Tiled":
         """Return the weights of the dual coefficients, or the dual form itself where that is smaller."""
         dim = z.shape[1]
         if dim > len(z) / 8:
             return Tiled(z, s, alpha, growth, diagonal)
         pairs = np.empty((alpha.shape[1], dim, dim))
-        for w, a, g in zip(pairs, alpha.T, growth, strict=True):
+        for w, a in zip(pairs, alpha.T, strict=True):
             product = (z * a[:, None]).T @ s
             np.add(product, product.T, out=w)
-            w /= 4 * g
+            w /= 4 * growth
             # of alpha, which has mean zero, nothing is left of the constants
             w[np.diag_indices(dim)] *= diagonal
         return cls(s.T @ alpha, pairs)
@@ -142,17 +135,15 @@ class Tiled:
     z: Float[np.ndarray, "m dim"]
     s: Float[np.ndarray, "m dim"]
     alpha: Float[np.ndarray, "m out"]
-    growth: Float[np.ndarray, " out"]
+    growth: float
     diagonal: float
 
     def __call__(self, z: np.ndarray, s: np.ndarray) -> np.ndarray:
         g = np.empty((len(z), self.alpha.shape[1]))
-        for growth in np.unique(self.growth):
-            these = self.growth == growth
-            for start in range(0, len(z), TILE):
-                rows = slice(start, start + TILE)
-                k = kernel(z[rows], s[rows], self.z, self.s, growth, self.diagonal)
-                g[rows, these] = -(k @ self.alpha[:, these])
+        for start in range(0, len(z), TILE):
+            rows = slice(start, start + TILE)
+            k = kernel(z[rows], s[rows], self.z, self.s, self.growth, self.diagonal)
+            np.matmul(k, -self.alpha, out=g[rows])
         return g
 
 

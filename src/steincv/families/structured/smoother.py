@@ -25,7 +25,7 @@ class _Search(NamedTuple):
     is one on 98 % of the draws. A fit that goes through a block to within `interpolation` says nothing about it.
     """
 
-    penalties: tuple[float, ...] = (1e-13, 1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0, 100.0)
+    penalties: tuple[float, ...] = (1e-13, *(10 ** (k / 2) for k in range(-16, 4)), 100.0)
     blocks: int = 60
     interpolation: float = 1e-10
 
