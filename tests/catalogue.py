@@ -6,6 +6,9 @@ from typing import Literal
 import pytest
 
 import steincv as scv
+from steincv.families.structured.directions import OnDirections
+from steincv.families.structured.dual import DualQuadratic
+from steincv.families.structured.sparse import Sparse
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,7 @@ class Row:
     - `reductions`: whether it reduces variance at all (the plain mean does not).
     - `trained`: it starts from random weights, so that a rotation of the coordinates is another start.
     - `chain_symmetric`: the order of the chains changes nothing but rounding. Not so where some draws are picked.
+    - `axes`: it picks single coordinates or directions, so that a rotation of the coordinates is another problem.
     - `rounding`: what the fit may make of a rounding error: float64's over the smallest penalty "auto" may take.
     """
 
@@ -30,6 +34,7 @@ class Row:
     chain_symmetric: bool = True
     trained: bool = False
     rounding: float = 0.0
+    axes: bool = False
 
 
 CATALOGUE = (
@@ -46,6 +51,9 @@ CATALOGUE = (
     Row("kernel, degree 2", scv.Kernel(degree=2), cost="dear", exact_degree=2, rounding=1e-7),
     Row("kernel, landmarks", scv.Kernel(landmarks=40), cost="dear", chain_symmetric=False, rounding=1e-7),
     Row("stack", scv.Stack([scv.Polynomial(1), scv.Polynomial(2)]), cost="dear"),
+    Row("dual quadratic", DualQuadratic(), exact_degree=2),
+    Row("sparse", Sparse(), exact_degree=1, chain_symmetric=False, axes=True),
+    Row("on directions", OnDirections(), exact_degree=1, axes=True),
     Row("neural", scv.Neural(), precision="network", cost="dear", chain_symmetric=False, trained=True),
     Row(
         "cncv",

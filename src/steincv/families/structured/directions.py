@@ -12,7 +12,9 @@ from jaxtyping import Float
 
 from ...runtime.validation import InputError, whole_number
 from ..method import Control, Method, Problem
+from ..polynomial.hermite import feature_count
 from ..polynomial.polynomial import Polynomial
+from .cost import Cost
 from .smoother import Smoother
 
 
@@ -29,8 +31,8 @@ class OnDirections(Method):
     - `most`: how many directions.
     """
 
-    inner: Method = field(default_factory=lambda: Polynomial(3))
-    most: int = 8
+    inner: Method = field(default_factory=lambda: Polynomial(4))
+    most: int = 5
 
     together = False
 
@@ -41,6 +43,15 @@ class OnDirections(Method):
 
     def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
         return [self._solve(problem, seed) for problem in problems]
+
+    def cost(self, n: int, dim: int, outputs: int) -> Cost:
+        """Return the cost of a fit without that of the inner method, and with the inner one if it is a polynomial."""
+        rank, features = min(n, dim), 0.0
+        if isinstance(self.inner, Polynomial):
+            features = float(feature_count(min(dim, self.most), self.inner.degree))
+        one = 2.0 * n * dim**2 + 10.0 * dim**3 + 60.0 * n * features + 6.0 * n * features**2 + 30.0 * features**3
+        shared = 2.0 * n * dim * rank + 10.0 * rank**3
+        return Cost(outputs * one + shared, 8.0 * (3 * n * rank + 3 * n * dim + 4 * dim**2 + 6 * n * features))
 
     def _solve(self, problem: Problem, seed: int) -> Control:
         z, s, y = problem.z, problem.s, problem.y

@@ -10,6 +10,8 @@ from jaxtyping import Float
 from ...runtime.memory import reserve
 from ...runtime.validation import InputError
 from ..method import Control, Method, Problem
+from ..polynomial.hermite import degrees, feature_count, stein_features
+from .cost import Cost
 from .smoother import Smoother
 
 # New draws are taken so many at a time, so that the kernel between them and those fitted on stays small.
@@ -59,15 +61,23 @@ class DualQuadratic(Method):
     def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
         return [self._solve(problem) for problem in problems]
 
+    def cost(self, n: int, dim: int, outputs: int) -> Cost:
+        """Return the cost of a fit: a kernel, its spectrum, and a search over penalties."""
+        n = min(n, 2 * self.most)
+        operations = 16.0 * n * n * dim + 10.0 * n**3 + 60.0 * n * n * (outputs + n / 60)
+        return Cost(operations, 8.0 * (5 * n * n + 3 * n * dim + outputs * min(dim, n / 8) ** 2))
+
     def _solve(self, problem: Problem) -> Control:
         rows = problem.spaced(self.most)
         z, s, y = problem.z[rows], problem.s[rows], problem.y[rows]
         n, dim = z.shape
-        reserve(
-            f"DualQuadratic() of {n} draws in {dim} dimensions", memory(n, dim, y.shape[1]), "Use a smaller `most`."
-        )
+        needed = self.cost(n, dim, y.shape[1]).bytes
+        reserve(f"DualQuadratic() of {n} draws in {dim} dimensions", needed, "Use a smaller `most`.")
         growth = max(1.0, dim**2 / 4) if self.growth == "auto" else float(self.growth)
-        smoother = Smoother.of_kernel(kernel(z, s, z, s, growth, self.diagonal))
+        if feature_count(dim, 2) < n and self.diagonal == 1:  # then the features themselves are the shorter way
+            smoother = Smoother.of_features(stein_features(z, s, 2) * growth ** (-0.5 * (degrees(dim, 2) - 1.0)))
+        else:
+            smoother = Smoother.of_kernel(kernel(z, s, z, s, growth, self.diagonal))
         penalty, left_out = smoother.choose(y)
         alpha = smoother.dual(y, penalty)
         info = {"draws": n, "penalty": penalty.tolist(), "growth": growth, "left_out": left_out.tolist()}
@@ -145,8 +155,3 @@ class Tiled:
             k = kernel(z[rows], s[rows], self.z, self.s, self.growth, self.diagonal)
             np.matmul(k, -self.alpha, out=g[rows])
         return g
-
-
-def memory(n: int, dim: int, outputs: int) -> float:
-    """Return the bytes that a fit takes at its peak: five matrices of draws, products of z and s, and the weights."""
-    return 8.0 * (5 * n * n + 3 * n * dim + outputs * min(dim, n / 8) ** 2)

@@ -16,7 +16,8 @@ from jaxtyping import Float
 from ...runtime.memory import reserve
 from ...runtime.validation import whole_number
 from ..method import Control, Method, Problem
-from .screening import Screen, Terms
+from .cost import Cost
+from .screening import SINGLE, Screen, Terms
 from .splitting import Split
 
 
@@ -26,7 +27,7 @@ class _Grid(NamedTuple):
     While terms are searched for, they are fitted with the penalty `search`.
     """
 
-    penalties: tuple[float, ...] = (1e-8, 1e-3, 1e-2, 1e-1, 1.0)
+    penalties: tuple[float, ...] = (1e-13, 1e-5, 1e-3, 1e-2, 1e-1, 1.0)
     parts: tuple[float, ...] = (1.0, 0.3, 0.1)
     search: float = 1e-2
 
@@ -76,18 +77,32 @@ class Sparse(Method):
     def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
         return [self._solve(problem) for problem in problems]
 
+    def cost(self, n: int, dim: int, outputs: int) -> Cost:
+        """Return the cost of a fit: searches on part of the draws and on all, each with a spectrum of the scores."""
+        rank, terms = min(n, dim), self.pairs * (self.rounds + 1) / self.rounds
+        strong = min(dim, LIMITS.strong)
+        screens = [dim if dim <= LIMITS.first_round else 4 * strong]
+        screens += [dim if dim <= LIMITS.all_rounds else 4 * strong] * (self.rounds - 1)
+        search = 2.0 * n * dim * sum(screens) + 4.0 * n * rank * terms + 2.0 * n * terms**2 + 10 * terms**3
+        spectra = 2.0 * n * dim * rank + 10.0 * rank**3 + 6.0 * n * dim * screens[0] + 40.0 * n * rank * outputs
+        pairs = 4 * dim * screens[0] / (2 if dim >= SINGLE else 1)
+        return Cost(2 * (outputs * search + spectra), 8.0 * (6 * n * rank + 6 * n * dim + 4 * n * terms + pairs))
+
     def _solve(self, problem: Problem) -> Control:
         z, s, y = problem.z, problem.s, problem.y
         (n, dim), outputs = z.shape, y.shape[1]
-        reserve(f"Sparse() of {n} draws in {dim} dimensions", memory(n, dim), "Use fewer draws.")
+        reserve(f"Sparse() of {n} draws in {dim} dimensions", self.cost(n, dim, outputs).bytes, "Use fewer draws.")
         split = Split.of(n, problem.chains)
         trained, whole = Screen.of(z[split.fit], s[split.fit]), Screen.of(z, s)
-        penalty, _ = whole.linear.choose(y)
+        first, _ = trained.linear.choose(y[split.fit])
+        trials = [self._search(trained, y[split.fit, out], float(first[out])) for out in range(outputs)]
+        # what the terms leave may be far more linear than y was, and then asks for a smaller penalty
+        penalty, _ = trained.linear.choose(np.column_stack([trial.without_terms() for trial in trials]))
         fits, infos = [], []
-        for out in range(outputs):
+        for out, trial in enumerate(trials):
             lam = float(penalty[out])
-            trial = self._search(trained, y[split.fit, out], lam)
-            part, ridge = _judge(trial, z[split.judge], s[split.judge], y[split.judge, out])
+            part, ridge = _judge(trial.at(lam), z[split.judge], s[split.judge], y[split.judge, out])
+            lam = lam if part else float(first[out])
             found = self._search(whole, y[:, out], lam) if part else Design.of(whole, y[:, out], lam)
             fit = found.fit(part, ridge)
             fits.append(fit)
@@ -145,10 +160,18 @@ class Design:
         both = np.hstack([self.f, f]), np.hstack([self.outside, outside])
         return Design(self.screen, self.y, self.lam, terms, *both)
 
+    def at(self, lam: float) -> "Design":
+        """Return the same with another penalty of the linear features."""
+        outside = self.screen.linear.residual(self.f, np.full(self.f.shape[1], lam))
+        return Design(self.screen, self.y, lam, self.terms, self.f, outside)
+
+    def without_terms(self) -> Float[np.ndarray, " n"]:
+        """Return y less the terms of a fit with a moderate penalty."""
+        return self.y - self.f @ self._coefficients(slice(None), GRID.search)
+
     def residual(self) -> Float[np.ndarray, " n"]:
-        """Return what a fit of all terms with a moderate penalty leaves."""
-        left = self.y - self.f @ self._coefficients(slice(None), GRID.search)
-        return self.screen.linear.residual(left[:, None], np.array([self.lam]))[:, 0]
+        """Return what such a fit leaves."""
+        return self.screen.linear.residual(self.without_terms()[:, None], np.array([self.lam]))[:, 0]
 
     def fit(self, part: float, ridge: float) -> "SparseFit":
         """Fit the scores with penalty `lam` and this part of the terms with penalty `ridge` together."""
@@ -194,9 +217,3 @@ def _judge(design: Design, z: np.ndarray, s: np.ndarray, y: np.ndarray) -> tuple
     tried = {(part, ridge): left(part, ridge) for part in GRID.parts for ridge in GRID.penalties}
     best = min(tried, key=lambda choice: tried[choice])
     return best if tried[best] < left(0.0, 1.0) else (0.0, 1.0)
-
-
-def memory(n: int, dim: int) -> float:
-    """Return the bytes that a fit takes at its peak: spectra of the linear features and matrices of pairs."""
-    pairs = 4 * dim * dim if dim <= LIMITS.first_round else 4 * LIMITS.strong * dim
-    return 8.0 * (5 * n * min(n, dim) + 6 * n * dim + pairs)

@@ -1,0 +1,187 @@
+"""Structured families: features by brute force, leave-block-out by refitting, sparse answers that are known."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from densities import bent_mixture
+
+import steincv as scv
+from steincv.families.method import Problem, make_problem
+from steincv.families.polynomial.hermite import stein_features
+from steincv.families.structured.directions import Directions, OnDirections
+from steincv.families.structured.dual import DualQuadratic, Quadratic, Tiled, kernel
+from steincv.families.structured.screening import Screen, Terms
+from steincv.families.structured.smoother import SEARCH, Smoother
+from steincv.families.structured.sparse import Sparse
+from steincv.families.structured.splitting import Split
+
+METHODS = [DualQuadratic(), Sparse(), OnDirections()]
+each = pytest.mark.parametrize("method", METHODS, ids=str)
+
+
+def some(n, dim, outputs=2, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, dim)), rng.normal(size=(n, dim)), rng.normal(size=(n, outputs))
+
+
+def gaussian_problem(n, dim, values, chains=3, seed=0):
+    z = np.random.default_rng(seed).normal(size=(n, dim))
+    y = values(z)
+    return Problem(z, -z, (y - y.mean(0)) / y.std(0), np.zeros(y.shape[1]), chains)
+
+
+def test_the_kernel_is_the_product_of_the_features():
+    z, s, _ = some(30, 4)
+    features = stein_features(z, s, 2)
+    features[:, 4:] /= np.sqrt(7.0)
+    np.testing.assert_allclose(kernel(z, s, z, s, 7.0, 1.0), features @ features.T, atol=1e-13)
+
+
+def test_primal_weights_and_dual_form_agree_with_a_ridge_regression_on_the_features():
+    z, s, y = some(60, 4)
+    features = stein_features(z, s, 2)
+    features[:, 4:] /= np.sqrt(7.0)
+    x = features - features.mean(axis=0)
+    beta = np.linalg.solve(x.T @ x + 60 * 0.1 * np.eye(x.shape[1]), x.T @ y)
+    smoother = Smoother.of_kernel(kernel(z, s, z, s, 7.0, 1.0))
+    alpha = smoother.dual(y, np.full(2, 0.1))
+    primal, dual = Quadratic.of(z, s, alpha, 7.0, 1.0), Tiled(z, s, alpha, 7.0, 1.0)
+    assert isinstance(primal, Quadratic)
+    np.testing.assert_allclose(dual(z, s), -features @ beta, atol=1e-12)
+    np.testing.assert_allclose(primal(z, s), -features @ beta, atol=1e-12)
+
+
+def test_the_same_fit_as_the_polynomial_family_at_one_penalty(monkeypatch):
+    """More features than draws: both go through the Gram matrix of the draws."""
+    monkeypatch.setattr("steincv.families.structured.smoother.SEARCH", SEARCH._replace(penalties=(0.3,)))
+    problem, _, _ = make_problem(bent_mixture(1, 3, 30, 15), np.random.default_rng(2).normal(size=(3, 30, 2)))
+    one = DualQuadratic(growth=1.0).solve([problem], 0)[0].evaluate(problem.z, problem.s)
+    two = scv.Polynomial(2, penalty=0.3).solve([problem], 0)[0].evaluate(problem.z, problem.s)
+    np.testing.assert_allclose(one, two, atol=1e-10)
+
+
+@pytest.mark.parametrize("features", [10, 100])
+def test_left_out_blocks_are_those_of_refitting(features):
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(60, features)), rng.normal(size=(60, 2))
+    smoother = Smoother.of_features(x)
+    chosen, error = smoother.choose(y)
+    for out, penalty in enumerate(chosen):
+        squares = 0.0
+        for i in range(60):  # 60 blocks of 60 draws: one draw each
+            kept = np.arange(60) != i
+            mean, center = x.mean(axis=0), y[:, out].mean()
+            # the intercept is not penalised, so it is a column of its own
+            a = np.column_stack([np.ones(59), x[kept] - mean])
+            ridge = np.diag(np.r_[0.0, np.full(features, 60 * penalty)])
+            beta = np.linalg.solve(a.T @ a + ridge, a.T @ (y[kept, out] - center))
+            squares += (y[i, out] - center - np.r_[1.0, x[i] - mean] @ beta) ** 2
+        assert error[out] == pytest.approx(squares / 60, rel=1e-8)
+
+
+def test_the_screen_finds_the_pair_that_is_there():
+    rng = np.random.default_rng(4)
+    z = rng.normal(size=(1500, 60))
+    screen = Screen.of(z, -z)
+    residual = z[:, 7] * z[:, 41] + 0.5 * z[:, 3] * z[:, 3]
+    residual -= residual.mean()
+    everything = screen.strongest(residual, 2, Terms.none(), None)
+    assert {tuple(p) for p in everything} == {(7, 41), (3, 3)}
+    some = screen.strongest(residual, 1, Terms.none(), np.array([5, 41]))
+    assert tuple(some[0]) == (7, 41)
+    again = screen.strongest(residual, 1, Terms.none().plus(np.array([[7, 41]])), np.array([3, 41]))
+    assert tuple(again[0]) == (3, 3)
+
+
+def test_pair_and_triple_features_are_those_of_the_polynomial_family():
+    z, s, _ = some(20, 3)
+    every = stein_features(z, s, 3)
+    terms = Terms(np.array([[0, 0], [0, 1], [1, 1]]), np.array([0, 1, 2]), np.array([9, 12]))
+    np.testing.assert_allclose(terms.features(z, s), every[:, [3, 4, 5, 9, 12]], atol=1e-13)
+
+
+def test_sparse_finds_a_quadratic_of_few_coordinates_among_many():
+    """200 coordinates, 20,000 pairs, 1500 draws: what is left on fresh draws is under a thousandth."""
+
+    def values(z):
+        return np.column_stack(
+            [z[:, 3] * z[:, 150] + z[:, 9] ** 2 + z[:, 0], z[:, 5] * z[:, 6] * z[:, 7] + z[:, 5] * z[:, 6]]
+        )
+
+    problem, fresh = (gaussian_problem(1500, 200, values, seed=k) for k in (0, 1))
+    control = Sparse().solve([problem], 0)[0]
+    left = (fresh.y + control.evaluate(fresh.z, fresh.s)).var(axis=0)
+    assert left[0] < 1e-3
+    assert left[1] < 1.0
+
+
+@each
+def test_exact_linear_in_more_dimensions_than_draws_are_comfortable(method):
+    problem = gaussian_problem(300, 100, lambda z: z[:, :2] @ np.array([[1.0, 2.0], [0.0, 1.0]]))
+    g = method.solve([problem], 0)[0].evaluate(problem.z, problem.s)
+    assert (problem.y + g).var(axis=0).max() < 1e-12
+
+
+@each
+@pytest.mark.parametrize(("draws", "chains", "dim"), [(20, 1, 2), (20, 4, 30), (4, 1, 3), (40, 2, 5)])
+def test_few_draws_do_no_harm(method, draws, chains, dim):
+    """Of pure noise little is fitted: fresh draws keep their variance to within a half on average over outputs."""
+    rng = np.random.default_rng(5)
+    z = rng.normal(size=(draws, dim))
+    y = rng.normal(size=(draws, 20))
+    problem = Problem(z, -z, (y - y.mean(0)) / y.std(0), np.zeros(20), chains)
+    g = method.solve([problem], 0)[0].evaluate(*2 * [rng.normal(size=(500, dim))])
+    assert np.isfinite(g).all()
+    if draws >= 20:
+        assert np.median(g.var(axis=0)) < 0.5
+
+
+@each
+def test_memory_and_cost_in_a_thousand_dimensions(method):
+    """The peak is below a gibibyte, and below what was announced."""
+    problem = gaussian_problem(900, 1000, lambda z: z[:, :3] ** 2 + z[:, 3:6])
+    tracemalloc.start()
+    control = method.solve([problem], 0)[0]
+    control.evaluate(problem.z[:50], problem.s[:50])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**30
+    announced = method.cost(900, 1000, 3)
+    assert peak < 1.3 * announced.bytes
+    assert method.cost(1800, 1000, 3).operations > announced.operations > 1e9
+
+
+def test_directions_are_a_map_and_its_inverse():
+    z, s, y = some(200, 6)
+    chosen = Directions.of(z, s, y[:6, 0], y[:, 1], 3)
+    np.testing.assert_allclose(chosen.to.T @ chosen.back, np.eye(3), atol=1e-12)
+    u, _ = chosen(z, s)
+    np.testing.assert_allclose(u.T @ u / 200, np.eye(3), atol=1e-9)
+
+
+def test_a_function_of_one_direction_among_many():
+    """Stein's equation of a cubic along one of 60 directions is solved on fresh draws."""
+    a = np.ones(60) / np.sqrt(60)
+    problem, fresh = (
+        gaussian_problem(1500, 60, lambda z: ((z @ a) + 0.3 * (z @ a) ** 3)[:, None], seed=k) for k in (0, 1)
+    )
+    control = OnDirections().solve([problem], 0)[0]
+    left = (fresh.y + control.evaluate(fresh.z, fresh.s)).var()
+    assert left < 0.02
+
+
+def test_splits_keep_chains_whole():
+    split = Split.of(30, 3)
+    np.testing.assert_array_equal(split.judge, np.arange(20, 30))
+    split = Split.of(12, 2)
+    np.testing.assert_array_equal(split.judge, [4, 5, 10, 11])
+    np.testing.assert_array_equal(np.sort(np.r_[split.fit, split.judge]), np.arange(12))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: DualQuadratic(growth=0), lambda: Sparse(pairs=0), lambda: OnDirections(most=0)]
+)
+def test_bad_arguments_are_refused(make):
+    with pytest.raises(scv.InputError):
+        make()
