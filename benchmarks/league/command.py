@@ -8,9 +8,9 @@ from .models import MAKERS
 
 def _sample(options: argparse.Namespace) -> None:
     for name in options.names or MAKERS:
-        found = sample(name, options.sets)
+        found = sample(name, options.sets, options.patience)
         line = f"{name} {found['dim']} {found['sets']} {found['gradients']:.1f}"
-        extra = f"{found['seconds']:.0f} s, R-hat {found['rhat of a set']:.3f} of a set, {found['rhat of all']:.3f} of all"
+        extra = f"R-hat {found['rhat of a set']:.3f} of a set, {found['rhat of all']:.3f} of all"
         print(f"{line}  ({extra}, {found['divergent']} divergences)", flush=True)
         ready = folder() / "READY.txt"
         known = ready.read_text().splitlines() if ready.exists() else []
@@ -22,7 +22,8 @@ def main() -> None:
     commands = parser.add_subparsers(required=True)
     command = commands.add_parser("sample", help="make the draws that are missing")
     command.add_argument("names", nargs="*", metavar="NAME")
-    command.add_argument("--sets", type=int)
+    command.add_argument("--sets", type=int, default=10)
+    command.add_argument("--patience", type=float, default=120.0, help="seconds that a posterior's chains may run on")
     command.set_defaults(call=_sample)
     options = parser.parse_args()
     options.call(options)

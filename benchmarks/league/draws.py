@@ -1,7 +1,7 @@
 """Draws of the league's posteriors by NUTS, kept as one .npz per set of four chains.
 
     sets = read("pilots")          # a list of Set, whatever is in the cache
-    sample("pilots")               # make those that are missing
+    sample("pilots", 10, 60.0)     # make those that are missing
 
 The folder is named by STEINCV_BENCH_CACHE (one under the system's temporary folder if that is not set). Nothing here
 imports the library, so that draws never depend on its version.
@@ -24,10 +24,11 @@ from blackjax.adaptation.step_size import dual_averaging_adaptation
 from .models import make
 from .posterior import Posterior
 
-CHAINS, DRAWS = 4, 500  # of a set
+CHAINS, SEGMENT = 4, 250
+BURN_IN, KEPT, MOST_LATER = 1, 2, 16  # segments: a set is 4 x 500 draws; burning in starts where the mass is already
 ADAPT_CHAINS, ADAPT_STEPS = 8, 600
 ROUNDS, TUNE_STEPS, ROUND_DRAWS = 2, 100, 300  # of refining the mass matrix with the draws of all chains
-BURN_IN = 200  # from a draw of the adaptation, so already where the mass is
+MANY = 300  # parameters, from which half as many chains adapt
 MOST_DOUBLINGS = 8  # while adapting: a bad mass matrix is not worth 1023 gradients a step
 SEED = 2024
 SHRINK = 5.0  # draws' worth of the diagonal in a full mass matrix, as in Stan
@@ -42,10 +43,6 @@ class Set:
     values: np.ndarray
     labels: tuple[str, ...]
     gradients: np.ndarray  # of each draw (chain, draw)
-
-    def named(self) -> dict[str, np.ndarray]:
-        """The values by the name of their functional."""
-        return {label: self.values[..., k] for k, label in enumerate(self.labels)}
 
 
 def folder() -> Path:
@@ -101,7 +98,8 @@ def _window(posterior: Posterior, key: jax.Array) -> tuple[jax.Array, dict[str, 
         (state, parameters), _ = adapt.run(key, start, ADAPT_STEPS)
         return state.position, {k: parameters[k] for k in ("step_size", "inverse_mass_matrix")}
 
-    return jax.jit(jax.vmap(one))(jax.random.split(key, ADAPT_CHAINS))
+    chains = ADAPT_CHAINS if posterior.dim < MANY else ADAPT_CHAINS // 2
+    return jax.jit(jax.vmap(one))(jax.random.split(key, chains))
 
 
 def _tune(posterior: Posterior, positions: jax.Array, step_size: jax.Array, metric: jax.Array, key: jax.Array):
@@ -150,53 +148,107 @@ def adapt(posterior: Posterior) -> dict[str, np.ndarray]:
     return {"step_size": size, "inverse_mass_matrix": metric, "starts": drawn.reshape(-1, posterior.dim)}
 
 
-def _runner(posterior: Posterior, kernel: dict[str, np.ndarray]) -> Callable:
-    """One compiled program for all chains: keys and starts to draws, scores, functionals, gradients, divergences."""
+def _segment(posterior: Posterior, kernel: dict[str, np.ndarray]) -> Callable:
+    """One compiled program for many chains: states and keys to states and the next SEGMENT draws of each."""
     step = blackjax.nuts(posterior.logdensity, kernel["step_size"], kernel["inverse_mass_matrix"]).step
-    labels = posterior.labels
 
     def move(state, key):
         state, info = step(key, state)
-        found = posterior.functionals(state.position)
-        values = jnp.stack([found[label] for label in labels])
-        return state, (state.position, state.logdensity_grad, values, info.num_integration_steps, info.is_divergent)
+        return state, (state.position, info.num_integration_steps, info.is_divergent)
 
-    def one(key, start):
-        first, second = jax.random.split(key)
-        state = blackjax.nuts.init(start, posterior.logdensity)
-        state, _ = jax.lax.scan(lambda s, k: (step(k, s)[0], None), state, jax.random.split(first, BURN_IN))
-        return jax.lax.scan(move, state, jax.random.split(second, DRAWS))[1]
-
-    return jax.jit(jax.vmap(one))
+    return jax.jit(jax.vmap(lambda state, key: jax.lax.scan(move, state, jax.random.split(key, SEGMENT))))
 
 
-def sample(name: str, sets: int | None = None) -> dict[str, float]:
-    """Make the sets that are missing, all at once, and say what they cost; return a line for the table."""
+def run(name: str, kernel: dict[str, np.ndarray], which: list[int], patience: float) -> dict[str, np.ndarray]:
+    """Run the four chains of each of these sets side by side.
+
+    Returns draws (set, chain, draw, dim), gradients and divergent (set, chain, draw), and later (set, chain, segment,
+    functional): mean values of the segments that the chains go on for until `patience` seconds are over.
+    """
     posterior = make(name)
-    wanted = [r for r in range(sets or posterior.sets) if not path_of(name, r).exists()]
-    if not wanted:
-        return summary(name)
     begin = time.perf_counter()
+    root = jax.random.key(SEED + 1)
+    keys = jnp.concatenate([jax.random.split(jax.random.fold_in(root, r), CHAINS) for r in which])
+    rows = np.random.default_rng(SEED).permutation(len(kernel["starts"]))
+    rows = np.concatenate([rows[r * CHAINS : (r + 1) * CHAINS] for r in which])
+    advance, functionals = _segment(posterior, kernel), _values(posterior)
+    state = jax.vmap(lambda x: blackjax.nuts.init(x, posterior.logdensity))(jnp.asarray(kernel["starts"][rows]))
+    parts, later, at = [], [], 0
+    while at < BURN_IN + KEPT or (time.perf_counter() - begin < patience and len(later) < MOST_LATER):
+        state, found = advance(state, jax.vmap(jax.random.fold_in, (0, None))(keys, at))
+        if BURN_IN <= at < BURN_IN + KEPT:
+            parts.append([np.asarray(a) for a in found])
+        elif at >= BURN_IN + KEPT:
+            later.append(np.asarray(functionals(found[0])).mean(axis=1))
+        at += 1
+    draws, gradients, divergent = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
+    arrays = {"draws": draws, "gradients": gradients.astype(np.int16), "divergent": divergent}
+    arrays["later"] = np.stack(later, axis=1) if later else np.zeros((len(draws), 0, len(posterior.labels)))
+    return {key: a.reshape(len(which), CHAINS, *a.shape[1:]) for key, a in arrays.items()}
+
+
+def _values(posterior: Posterior) -> Callable:
+    """The functionals of draws (chain, draw, dim) as (chain, draw, functional)."""
+    labels = posterior.labels
+
+    def one(x):
+        found = posterior.functionals(x)
+        return jnp.stack([found[label] for label in labels])
+
+    return jax.jit(jax.vmap(jax.vmap(one)))
+
+
+def store(name: str, which: int, arrays: dict[str, np.ndarray]) -> None:
+    """Keep one set, with the scores and the functionals of its draws."""
+    posterior = make(name)
     with jax.enable_x64(True):
-        path = folder() / f"{name}-adapted.npz"
-        if not path.exists():
-            keep(path, **{k: np.asarray(v) for k, v in adapt(posterior).items()})
-        with np.load(path) as file:
-            kernel = dict(file)
-        adapted = time.perf_counter() - begin
-        root = jax.random.key(SEED + 1)
-        keys = jnp.concatenate([jax.random.split(jax.random.fold_in(root, r), CHAINS) for r in wanted])
-        rows = np.random.default_rng(SEED).permutation(len(kernel["starts"]))
-        rows = np.concatenate([rows[r * CHAINS : (r + 1) * CHAINS] for r in wanted])
-        found = [np.asarray(part) for part in _runner(posterior, kernel)(keys, kernel["starts"][rows])]
-    seconds = time.perf_counter() - begin
-    draws, scores, values, gradients, divergent = (a.reshape(len(wanted), CHAINS, *a.shape[1:]) for a in found)
-    for i, r in enumerate(wanted):
-        arrays = {"draws": draws[i], "scores": scores[i], "values": values[i], "labels": np.array(posterior.labels)}
-        cost = {"gradients": gradients[i], "divergent": divergent[i], "seconds": np.array(seconds / len(wanted))}
-        keep(path_of(name, r), **arrays, **cost)
-    print(f"{name}: adapted in {adapted:.0f} s, {len(wanted)} sets in {seconds - adapted:.0f} s", flush=True)
+        scores = jax.jit(jax.vmap(jax.vmap(jax.grad(posterior.logdensity))))(arrays["draws"])
+        values = _values(posterior)(arrays["draws"])
+    if not (np.all(np.isfinite(scores)) and np.all(np.isfinite(values))):
+        raise ValueError(f"{name}, set {which}: a score or a functional is not finite.")
+    labels = np.array(posterior.labels)
+    keep(path_of(name, which), **arrays, scores=np.asarray(scores), values=np.asarray(values), labels=labels)
+
+
+def adapted(name: str) -> dict[str, np.ndarray]:
+    """The step size, mass matrix and starts of a posterior, from the cache if they are there."""
+    path = folder() / f"{name}-adapted.npz"
+    if not path.exists():
+        keep(path, **{k: np.asarray(v) for k, v in adapt(make(name)).items()})
+    with np.load(path) as file:
+        return dict(file)
+
+
+def sample(name: str, sets: int, patience: float) -> dict[str, float]:
+    """Make the sets that are missing, all at once; return a line for the table."""
+    wanted = [r for r in range(sets) if not path_of(name, r).exists()]
+    if wanted:
+        with jax.enable_x64(True):
+            found = run(name, adapted(name), wanted, patience)
+        for i, r in enumerate(wanted):
+            store(name, r, {key: a[i] for key, a in found.items()})
     return summary(name)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What all chains say together, the long continuation of each included: means and their standard errors."""
+
+    mean: np.ndarray
+    error: np.ndarray
+    draws: int
+
+
+def reference(name: str) -> Reference:
+    """Plain means over all sets and what their chains did later; errors from the means of segments (batch means)."""
+    means = []
+    for r in kept_sets(name):
+        with np.load(path_of(name, r)) as file:
+            values, later = file["values"], file["later"]
+            own = values.reshape(CHAINS, KEPT, SEGMENT, -1).mean(axis=2)
+            means.append(np.concatenate([own, later], axis=1).reshape(-1, values.shape[-1]))
+    batches = np.concatenate(means)
+    return Reference(batches.mean(0), batches.std(0, ddof=1) / np.sqrt(len(batches)), len(batches) * SEGMENT)
 
 
 # What the draws are like
@@ -212,16 +264,16 @@ def worst_rhat(values: np.ndarray) -> float:
 
 
 def summary(name: str) -> dict[str, float]:
-    """Dimension, sets, mean gradients a draw, divergences, seconds and the largest R-hat over all sets' chains."""
-    which, chains, gradients, divergent, seconds = kept_sets(name), [], [], 0, 0.0
+    """Dimension, sets, mean gradients per draw, divergences and the largest R-hat over all sets' chains."""
+    which, chains, gradients, divergent = kept_sets(name), [], [], 0
     for r in which:
         with np.load(path_of(name, r)) as file:
             chains.append(np.concatenate([file["draws"], file["values"]], axis=-1))
             gradients.append(file["gradients"].mean())
-            divergent, seconds = divergent + int(file["divergent"].sum()), seconds + float(file["seconds"])
+            divergent += int(file["divergent"].sum())
     dim = make(name).dim
     alone = [worst_rhat(c[..., dim:]) for c in chains]
     return {
         "dim": dim, "sets": len(which), "gradients": float(np.mean(gradients)), "divergent": divergent,
-        "seconds": seconds, "rhat of a set": float(np.median(alone)), "rhat of all": worst_rhat(np.concatenate(chains)),
+        "rhat of a set": float(np.median(alone)), "rhat of all": worst_rhat(np.concatenate(chains)),
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Published hierarchical models: pilots, dogs, election88 and GLMM1 of posteriordb, and the BUGS hospitals."""
+"""Published hierarchical models: pilots, dogs, seeds, election88, GLMM1 of posteriordb; hospitals and rats of BUGS."""
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,8 @@ from .posterior import (
     logit_jacobian,
     normal,
     standard_normal,
+    student_t,
+    two_versions,
 )
 
 
@@ -142,35 +144,87 @@ def election88() -> Posterior:
     return Posterior("election88_full", blocks.names, logdensity, functionals, start, acceptance=0.95)
 
 
-def glmm1() -> Posterior:
-    """Counts of birds: Poisson, 235 sites with effects around one mean, scale uniform on (0, 5), centred."""
+def glmm1(centred: bool) -> Posterior:
+    """Counts of birds: Poisson, 235 sites with effects around one mean, scale uniform on (0, 5); published centred."""
     data, top = load("GLMM_data"), 5.0
     site = data["obssite"] - 1
     years = np.bincount(site, minlength=235).astype(float)
     counts = np.bincount(site, weights=data["obs"], minlength=235)
-    blocks = Blocks(alpha=(235,), mu=(), logit_sd=())
+    blocks = Blocks(b=(235,), mu=(), logit_sd=())
 
-    def logdensity(x):
-        p = blocks(x)
-        likelihood = jnp.sum(counts * p["alpha"] - years * jnp.exp(p["alpha"]))
-        prior = normal(p["alpha"], p["mu"], _log_below(p["logit_sd"], top)) + normal(p["mu"], 0.0, np.log(10.0))
-        return likelihood + prior + logit_jacobian(p["logit_sd"])
+    def rest(p):
+        likelihood = jnp.sum(counts * p["b"] - years * jnp.exp(p["b"]))
+        return likelihood + normal(p["mu"], 0.0, np.log(10.0)) + logit_jacobian(p["logit_sd"])
 
     empty, full = int(np.argmin(counts)), int(np.argmax(counts))
 
-    def functionals(x):
-        p = blocks(x)
-        alpha = p["alpha"]
+    def functionals(p):
+        b = p["b"]
         return {
-            "mu": p["mu"], "sd": _below(p["logit_sd"], top), "mu^2": p["mu"] ** 2, "alpha[0]": alpha[0],
-            "alpha[100]": alpha[100], "alpha, no birds": alpha[empty], "alpha, most birds": alpha[full],
-            "rate[0]": jnp.exp(alpha[0]), "rate, no birds": jnp.exp(alpha[empty]),
-            "total rate": jnp.sum(jnp.exp(alpha)), "P(none at 100)": jnp.exp(-jnp.exp(alpha[100])),
-            "mean alpha": jnp.mean(alpha), "(alpha[7] - mu)^2": (alpha[7] - p["mu"]) ** 2,
+            "mu": p["mu"], "sd": _below(p["logit_sd"], top), "mu^2": p["mu"] ** 2, "b[0]": b[0], "b[100]": b[100],
+            "b, no birds": b[empty], "b, most birds": b[full], "rate[0]": jnp.exp(b[0]),
+            "rate, no birds": jnp.exp(b[empty]), "total rate": jnp.sum(jnp.exp(b)),
+            "P(none at 100)": jnp.exp(-jnp.exp(b[100])), "mean b": jnp.mean(b), "(b[7] - mu)^2": (b[7] - p["mu"]) ** 2,
         }  # fmt: skip
 
-    start = blocks.point(alpha=np.log((counts + 0.5) / (years + 0.1)), mu=2.0)
-    return Posterior("GLMM1", blocks.names, logdensity, functionals, start)
+    def effects(p):
+        return p["mu"], _log_below(p["logit_sd"], top)
+
+    near = np.log((counts + 0.5) / (years + 0.1)) if centred else 0.0
+    return two_versions("GLMM1", blocks, effects, rest, functionals, centred, blocks.point(b=near, mu=2.0))
+
+
+def seeds(centred: bool) -> Posterior:
+    """Seeds that germinate on 21 plates, two kinds and two extracts (BUGS, and seeds of posteriordb); 26 parameters."""
+    data = load("seeds")
+    kind, extract = data["x1"], data["x2"]
+    design = np.column_stack([np.ones(21), kind, extract, kind * extract])
+    blocks = Blocks(alpha=(4,), log_tau=(), b=(21,))
+
+    def rest(p):
+        half_cauchy = student_t(jnp.exp(p["log_tau"]), 1, 0.0, 1.0) + p["log_tau"]
+        return bernoulli(data["n"], data["N"], p["b"]) + standard_normal(p["alpha"]) + half_cauchy
+
+    def functionals(p):
+        b, alpha = p["b"], p["alpha"]
+        chance = jax.nn.sigmoid(b)
+        return {
+            "alpha[0]": alpha[0], "alpha[1]": alpha[1], "alpha[2]": alpha[2], "alpha[3]": alpha[3],
+            "tau": jnp.exp(p["log_tau"]), "log tau": p["log_tau"], "b[0]": b[0], "b[15]": b[15], "b[3]^2": b[3] ** 2,
+            "alpha[2]^2": alpha[2] ** 2, "P[3]": chance[3], "P[15]": chance[15],
+            "P of a new plate": jax.nn.sigmoid(alpha[0] + alpha[2]),
+        }  # fmt: skip
+
+    return two_versions("seeds", blocks, lambda p: (design @ p["alpha"], p["log_tau"]), rest, functionals, centred)
+
+
+def rats() -> Posterior:
+    """Weights of 30 rats in 5 weeks (BUGS), in units of 100 g: each has a level and a slope, centred; 65 parameters."""
+    y = load("rats")["Y"] / 100.0
+    week = np.arange(5.0) - 2.0
+    blocks = Blocks(mu=(2,), log_tau=(2,), log_sigma=(), level=(30,), slope=(30,))
+
+    def logdensity(x):
+        p = blocks(x)
+        density = normal(p["level"], p["mu"][0], p["log_tau"][0]) + normal(p["slope"], p["mu"][1], p["log_tau"][1])
+        density += normal(y, p["level"][:, None] + p["slope"][:, None] * week, p["log_sigma"])
+        scales = jnp.append(p["log_tau"], p["log_sigma"])
+        return density + standard_normal(p["mu"] / 5, jnp.exp(scales)) + jnp.sum(scales)
+
+    def functionals(x):
+        p = blocks(x)
+        level, slope = p["level"], p["slope"]
+        return {
+            "mu[0]": p["mu"][0], "mu[1]": p["mu"][1], "tau[0]": jnp.exp(p["log_tau"][0]),
+            "tau[1]": jnp.exp(p["log_tau"][1]), "sigma": jnp.exp(p["log_sigma"]), "level[3]": level[3],
+            "slope[3]": slope[3], "slope[20]": slope[20], "slope[3]^2": slope[3] ** 2,
+            "week 4 of 12": level[12] + 4 * slope[12], "exp of week 2 of 5": jnp.exp(level[5] + 2 * slope[5]),
+            "level at birth^2": (p["mu"][0] - 22 / 7 * p["mu"][1]) ** 2,
+        }  # fmt: skip
+
+    slopes = y @ week / 10
+    start = blocks.point(mu=[2.4, 0.43], log_tau=[-2.0, -2.5], log_sigma=-2.5, level=y.mean(1), slope=slopes)
+    return Posterior("rats", blocks.names, logdensity, functionals, start)
 
 
 def hospitals() -> Posterior:

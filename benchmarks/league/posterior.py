@@ -36,7 +36,6 @@ class Posterior:
     start: np.ndarray | None = None
     dense: bool = False
     acceptance: float = 0.9
-    sets: int = 10
 
     @property
     def dim(self) -> int:
@@ -115,3 +114,33 @@ def correlation_pair(u: jax.Array, shape: float) -> tuple[jax.Array, jax.Array]:
     The Cholesky factor's density is (1 - r^2)^(shape - 1) and dr/du = 1 - r^2.
     """
     return jnp.tanh(u), -2 * shape * (jnp.logaddexp(u, -u) - jnp.log(2.0))
+
+
+def two_versions(
+    name: str,
+    blocks: Blocks,
+    effects: Callable[[dict[str, jax.Array]], tuple[jax.Array, jax.Array]],
+    rest: Callable[[dict[str, jax.Array]], jax.Array],
+    functionals: Callable[[dict[str, jax.Array]], dict[str, jax.Array]],
+    centred: bool,
+    start: np.ndarray | None = None,
+) -> Posterior:
+    """The same posterior in two coordinates: block `b` holds the effects, or their deviations in standard units.
+
+    `effects(p)` gives the mean and the log sd of the effects, `rest(p)` the likelihood and the other priors with the
+    effects in `p["b"]`. Functionals are those of the effects in both versions, so that their gains can be compared.
+    """
+
+    def natural(p):
+        if centred:
+            return p
+        mean, log_sd = effects(p)
+        return p | {"b": mean + jnp.exp(log_sd) * p["b"]}
+
+    def logdensity(x):
+        p = blocks(x)
+        prior = normal(p["b"], *effects(p)) if centred else standard_normal(p["b"])
+        return prior + rest(natural(p))
+
+    full = f"{name}_{'centred' if centred else 'noncentred'}"
+    return Posterior(full, blocks.names, logdensity, lambda x: functionals(natural(blocks(x))), start)

@@ -168,7 +168,9 @@ def votes() -> Posterior:
         p = blocks(x)
         sd, mean = constrain(p)
         density = normal(y, mean[year, state], jnp.log(sd[16])) + shares(p["stick"])[1]
-        density += standard_normal(p["z_region"], p["z_state"], p["year"], p["state"], p["region"], (p["mu"] - 0.5) / 0.5)
+        density += standard_normal(
+            p["z_region"], p["z_state"], p["year"], p["state"], p["region"], (p["mu"] - 0.5) / 0.5
+        )
         density += 3 * p["log_total"] - 3 * jnp.exp(p["log_total"])  # gamma(3, 3), with the Jacobian
         for name in lengths:  # Weibull(30, 8) and (30, 3), with the Jacobian
             log_ratio = p[f"log_length_{name}"] - np.log(8.0 if name.endswith("long") else 3.0)
@@ -189,5 +191,7 @@ def votes() -> Posterior:
             "state[7]^2": p["state"][7] ** 2, "year[5]": p["year"][5],
         }  # fmt: skip
 
-    start = blocks.point(mu=0.5, log_total=-3.5, **{f"log_length_{k}": np.log(8.0 if "long" in k else 3.0) for k in lengths})
+    start = blocks.point(
+        mu=0.5, log_total=-3.5, **{f"log_length_{k}": np.log(8.0 if "long" in k else 3.0) for k in lengths}
+    )
     return Posterior("hierarchical_gp", blocks.names, logdensity, functionals, start)

@@ -1,41 +1,10 @@
 """Models on data simulated from fixed seeds, some in a centred and a non-centred version of the same posterior."""
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .posterior import Blocks, Posterior, bernoulli, normal, standard_normal
-
-
-def _two_versions(
-    name: str,
-    blocks: Blocks,
-    effects: Callable[[dict[str, jax.Array]], tuple[jax.Array, jax.Array]],
-    rest: Callable[[dict[str, jax.Array]], jax.Array],
-    functionals: Callable[[dict[str, jax.Array]], dict[str, jax.Array]],
-    centred: bool,
-) -> Posterior:
-    """The same posterior in two coordinates: block `b` holds the effects, or their deviations in standard units.
-
-    `effects(p)` gives the mean and the log sd of the effects, `rest(p)` the likelihood and the other priors with the
-    effects in `p["b"]`. Functionals are those of the effects in both versions, so that their gains can be compared.
-    """
-
-    def natural(p):
-        if centred:
-            return p
-        mean, log_sd = effects(p)
-        return p | {"b": mean + jnp.exp(log_sd) * p["b"]}
-
-    def logdensity(x):
-        p = blocks(x)
-        prior = normal(p["b"], *effects(p)) if centred else standard_normal(p["b"])
-        return prior + rest(natural(p))
-
-    full = f"{name}_{'centred' if centred else 'noncentred'}"
-    return Posterior(full, blocks.names, logdensity, lambda x: functionals(natural(blocks(x))))
+from .posterior import Blocks, Posterior, bernoulli, normal, standard_normal, two_versions
 
 
 def random_effects(centred: bool) -> Posterior:
@@ -59,7 +28,7 @@ def random_effects(centred: bool) -> Posterior:
             "(b[7] - mu)^2": (p["b"][7] - p["mu"]) ** 2,
         }  # fmt: skip
 
-    return _two_versions("random_effects", blocks, lambda p: (p["mu"], p["log_tau"]), rest, functionals, centred)
+    return two_versions("random_effects", blocks, lambda p: (p["mu"], p["log_tau"]), rest, functionals, centred)
 
 
 def poisson() -> Posterior:
@@ -84,7 +53,7 @@ def poisson() -> Posterior:
             "mean rate": jnp.mean(jnp.exp(b)), "(b[5] - mu)^2": (b[5] - p["mu"]) ** 2,
         }  # fmt: skip
 
-    return _two_versions("poisson", blocks, lambda p: (p["mu"], p["log_tau"]), rest, functionals, True)
+    return two_versions("poisson", blocks, lambda p: (p["mu"], p["log_tau"]), rest, functionals, True)
 
 
 def counties(centred: bool) -> Posterior:
@@ -123,37 +92,7 @@ def counties(centred: bool) -> Posterior:
     def effects(p):
         return p["gamma"][0] + p["gamma"][1] * soil, p["log_tau"]
 
-    return _two_versions("counties", blocks, effects, rest, functionals, centred)
-
-
-def growth() -> Posterior:
-    """Growth curves: 30 animals weighed 5 times, each with a level and a slope, centred, 65 parameters."""
-    rng = np.random.default_rng(104)
-    week = np.arange(5.0) - 2.0
-    level, slope = 2.4 + 0.15 * rng.normal(size=30), 0.45 + 0.04 * rng.normal(size=30)
-    y = level[:, None] + slope[:, None] * week + 0.06 * rng.normal(size=(30, 5))
-    blocks = Blocks(mu=(2,), log_tau=(2,), log_sigma=(), level=(30,), slope=(30,))
-
-    def logdensity(x):
-        p = blocks(x)
-        density = normal(p["level"], p["mu"][0], p["log_tau"][0]) + normal(p["slope"], p["mu"][1], p["log_tau"][1])
-        density += normal(y, p["level"][:, None] + p["slope"][:, None] * week, p["log_sigma"])
-        scales = jnp.append(p["log_tau"], p["log_sigma"])
-        return density + standard_normal(p["mu"] / 5, jnp.exp(scales)) + jnp.sum(scales)
-
-    def functionals(x):
-        p = blocks(x)
-        level, slope = p["level"], p["slope"]
-        return {
-            "mu[0]": p["mu"][0], "mu[1]": p["mu"][1], "tau[0]": jnp.exp(p["log_tau"][0]),
-            "tau[1]": jnp.exp(p["log_tau"][1]), "sigma": jnp.exp(p["log_sigma"]), "level[3]": level[3],
-            "slope[3]": slope[3], "slope[20]": slope[20], "slope[3]^2": slope[3] ** 2,
-            "week 4 of 12": level[12] + 4 * slope[12], "exp of week 2 of 5": jnp.exp(level[5] + 2 * slope[5]),
-            "level at birth^2": (p["mu"][0] - 2 * p["mu"][1]) ** 2,
-        }  # fmt: skip
-
-    start = blocks.point(mu=np.array([2.4, 0.45]), log_tau=-2.0, log_sigma=-2.5, level=level, slope=slope)
-    return Posterior("growth", blocks.names, logdensity, functionals, start)
+    return two_versions("counties", blocks, effects, rest, functionals, centred)
 
 
 def rasch() -> Posterior:

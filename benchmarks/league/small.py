@@ -5,7 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
 
-from .posterior import Blocks, Posterior, bernoulli, load, logit_jacobian, normal, standard_normal, student_t
+from .posterior import (
+    Blocks,
+    Posterior,
+    bernoulli,
+    load,
+    logit_jacobian,
+    normal,
+    standard_normal,
+    student_t,
+    two_versions,
+)
 
 
 def _recursion(first: jax.Array | float, factor: jax.Array, rest: jax.Array) -> jax.Array:
@@ -52,7 +62,9 @@ def _linear(name, features, y, new, prior_sd, flat_sigma=True) -> Posterior:
 
     def logdensity(x):
         p = blocks(x)
-        density = normal(y, features @ p["beta"], p["log_sigma"]) + p["log_sigma"] + standard_normal(p["beta"] / prior_sd)
+        density = (
+            normal(y, features @ p["beta"], p["log_sigma"]) + p["log_sigma"] + standard_normal(p["beta"] / prior_sd)
+        )
         return density if flat_sigma else density + standard_normal(jnp.exp(p["log_sigma"]) / prior_sd)
 
     def functionals(x):
@@ -164,7 +176,9 @@ def hidden_markov() -> Posterior:
 
         last, _ = jax.lax.scan(forward, emission[0], emission[1:])
         density = jax.nn.logsumexp(last) - 0.5 * (mu[0] - 3) ** 2 - 0.5 * (mu[1] - 10) ** 2
-        return density + p["log_mu"] + p["log_step"] + logit_jacobian(p["logit_stay"]) + logit_jacobian(p["logit_leave"])
+        return (
+            density + p["log_mu"] + p["log_step"] + logit_jacobian(p["logit_stay"]) + logit_jacobian(p["logit_leave"])
+        )
 
     def functionals(x):
         mu, move = constrain(blocks(x))
@@ -205,3 +219,26 @@ def garch_returns() -> Posterior:
 
     start = np.log([0.02, 0.2, 0.7])
     return Posterior("garch_dem2gbp", blocks.names, logdensity, functionals, start, dense=True)
+
+
+def eight_schools() -> Posterior:
+    """Coaching in eight schools (Rubin 1981; posteriordb), non-centred: mu, log tau and eight deviations."""
+    effects, errors = np.array([28, 8, -3, 7, -1, 1, 18, 12.0]), np.array([15, 10, 16, 11, 9, 11, 10, 18.0])
+    blocks = Blocks(mu=(), log_tau=(), b=(8,))
+
+    def rest(p):
+        scale = student_t(jnp.exp(p["log_tau"]), 1, 0.0, 5.0) + p["log_tau"]
+        return normal(effects, p["b"], np.log(errors)) + standard_normal(p["mu"] / 5) + scale
+
+    def functionals(p):
+        b, tau = p["b"], jnp.exp(p["log_tau"])
+        return {
+            "mu": p["mu"], "tau": tau, "log tau": p["log_tau"], "b[0]": b[0], "b[2]": b[2], "b[6]": b[6],
+            "b[0]^2": b[0] ** 2, "b[0] - b[2]": b[0] - b[2], "mean b": jnp.mean(b),
+            "shrinkage of 0": errors[0] ** 2 / (errors[0] ** 2 + tau**2), "P(new school > 0)": norm.cdf(p["mu"] / tau),
+        }  # fmt: skip
+
+    def law(p):
+        return p["mu"], p["log_tau"]
+
+    return two_versions("eight_schools", blocks, law, rest, functionals, False, blocks.point(mu=4.0, log_tau=1.0))
