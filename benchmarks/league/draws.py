@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import blackjax
@@ -198,16 +198,21 @@ def _values(posterior: Posterior) -> Callable:
     return jax.jit(jax.vmap(jax.vmap(one)))
 
 
+@lru_cache
+def _evaluator(name: str) -> Callable:
+    """Draws (chain, draw, dim) to their scores and functionals; compiled once for all sets."""
+    posterior = make(name)
+    values = _values(posterior)
+    return jax.jit(lambda draws: (jax.vmap(jax.vmap(jax.grad(posterior.logdensity)))(draws), values(draws)))
+
+
 def store(name: str, which: int, arrays: dict[str, np.ndarray]) -> None:
     """Keep one set, with the scores and the functionals of its draws."""
-    posterior = make(name)
     with jax.enable_x64(True):
-        scores = jax.jit(jax.vmap(jax.vmap(jax.grad(posterior.logdensity))))(arrays["draws"])
-        values = _values(posterior)(arrays["draws"])
+        scores, values = (np.asarray(a) for a in _evaluator(name)(arrays["draws"]))
     if not (np.all(np.isfinite(scores)) and np.all(np.isfinite(values))):
         raise ValueError(f"{name}, set {which}: a score or a functional is not finite.")
-    labels = np.array(posterior.labels)
-    keep(path_of(name, which), **arrays, scores=np.asarray(scores), values=np.asarray(values), labels=labels)
+    keep(path_of(name, which), **arrays, scores=scores, values=values, labels=np.array(make(name).labels))
 
 
 def adapted(name: str) -> dict[str, np.ndarray]:
