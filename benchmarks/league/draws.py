@@ -94,7 +94,7 @@ def _window(posterior: Posterior, key: jax.Array) -> tuple[jax.Array, dict[str, 
 
     def one(key):
         near, key = jax.random.split(key)
-        start = centre + jax.random.uniform(near, (posterior.dim,), minval=-1.0, maxval=1.0)
+        start = centre + jax.random.uniform(near, (posterior.dim,), minval=-posterior.jitter, maxval=posterior.jitter)
         (state, parameters), _ = adapt.run(key, start, ADAPT_STEPS)
         return state.position, {k: parameters[k] for k in ("step_size", "inverse_mass_matrix")}
 
@@ -227,11 +227,20 @@ def adapted(name: str) -> dict[str, np.ndarray]:
 def sample(name: str, sets: int, patience: float) -> dict[str, float]:
     """Make the sets that are missing, all at once; return a line for the table."""
     wanted = [r for r in range(sets) if not path_of(name, r).exists()]
-    if wanted:
+    source = make(name).source
+    if wanted and source is None:
         with jax.enable_x64(True):
             found = run(name, adapted(name), wanted, patience)
         for i, r in enumerate(wanted):
             store(name, r, {key: a[i] for key, a in found.items()})
+    elif wanted:
+        other, mapped = source
+        sample(other, sets, patience)
+        for r in wanted:
+            with np.load(path_of(other, r)) as file, jax.enable_x64(True):
+                same = {key: file[key] for key in ("gradients", "divergent", "later")}
+                draws = np.asarray(jax.vmap(jax.vmap(mapped))(file["draws"]))
+            store(name, r, same | {"draws": draws})
     return summary(name)
 
 
@@ -265,7 +274,7 @@ def worst_rhat(values: np.ndarray) -> float:
     parts = np.concatenate([values[:, :half], values[:, half : 2 * half]])
     within = parts.var(axis=1, ddof=1).mean(0)
     between = half * parts.mean(axis=1).var(axis=0, ddof=1)
-    return float(np.sqrt((within * (half - 1) / half + between / half) / within).max())
+    return float(np.nanmax(np.sqrt((within * (half - 1) / half + between / half) / within)))
 
 
 def summary(name: str) -> dict[str, float]:

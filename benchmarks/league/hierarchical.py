@@ -54,7 +54,7 @@ def pilots() -> Posterior:
         }  # fmt: skip
 
     start = blocks.point(logit_sigma_a=-5.0, logit_sigma_b=-5.0, logit_sigma_y=-6.0, a=0.2, b=0.2)
-    return Posterior("pilots", blocks.names, logdensity, functionals, start, acceptance=0.98)
+    return Posterior("pilots", blocks.names, logdensity, functionals, start, dense=True, acceptance=0.98, jitter=0.1)
 
 
 def dogs() -> Posterior:
@@ -171,7 +171,7 @@ def glmm1(centred: bool) -> Posterior:
         return p["mu"], _log_below(p["logit_sd"], top)
 
     near = np.log((counts + 0.5) / (years + 0.1)) if centred else 0.0
-    return two_versions("GLMM1", blocks, effects, rest, functionals, centred, blocks.point(b=near, mu=2.0))
+    return two_versions("GLMM1", blocks, effects, rest, functionals, centred, blocks.point(b=near, mu=2.0), better=True)
 
 
 def seeds(centred: bool) -> Posterior:
@@ -195,7 +195,10 @@ def seeds(centred: bool) -> Posterior:
             "P of a new plate": jax.nn.sigmoid(alpha[0] + alpha[2]),
         }  # fmt: skip
 
-    return two_versions("seeds", blocks, lambda p: (design @ p["alpha"], p["log_tau"]), rest, functionals, centred)
+    def effects(p):
+        return design @ p["alpha"], p["log_tau"]
+
+    return two_versions("seeds", blocks, effects, rest, functionals, centred, better=False)
 
 
 def rats() -> Posterior:

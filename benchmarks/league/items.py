@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .posterior import Blocks, Posterior, bernoulli, correlation_pair, load, normal, standard_normal, student_t
+from .posterior import Blocks, Posterior, bernoulli, correlation_pair, load, standard_normal, student_t
 
 
 def lsat() -> Posterior:

@@ -40,7 +40,6 @@ MAKERS: dict[str, Callable[[], Posterior]] = {
     "GLMM1_centred": lambda: hierarchical.glmm1(True),  # 237
     "GLMM1_noncentred": lambda: hierarchical.glmm1(False),  # 237
     "logistic300": lambda: simulated.logistic(300),
-    "state_space_drivers": series.drivers,  # 389
     "grsm_latent_reg_irt": items.rating_scale,  # 408
     "hier_2pl": items.two_parameter,  # 669
     "hierarchical_gp": series.votes,  # 933

@@ -25,8 +25,11 @@ Functionals = Callable[[jax.Array], dict[str, jax.Array]]
 class Posterior:
     """A density on R^dim with named functionals.
 
-    `start` is a point that NUTS starts near. `dense` asks for a full mass matrix: for strong correlations that do not
-    change from place to place. `acceptance` is the target of the step size; scales that narrow need it closer to 1.
+    - `start`, `jitter`: NUTS starts near this point, every coordinate at most so far from it.
+    - `dense` asks for a full mass matrix: for strong correlations that do not change from place to place.
+    - `acceptance` is the target of the step size; scales that narrow need it closer to 1.
+    - `source`: the same posterior in other coordinates and the map from there, where NUTS cannot be trusted in these.
+      Its draws are mapped instead.
     """
 
     name: str
@@ -36,6 +39,8 @@ class Posterior:
     start: np.ndarray | None = None
     dense: bool = False
     acceptance: float = 0.9
+    jitter: float = 1.0
+    source: tuple[str, Callable[[jax.Array], jax.Array]] | None = None
 
     @property
     def dim(self) -> int:
@@ -124,11 +129,13 @@ def two_versions(
     functionals: Callable[[dict[str, jax.Array]], dict[str, jax.Array]],
     centred: bool,
     start: np.ndarray | None = None,
+    better: bool | None = None,
 ) -> Posterior:
     """The same posterior in two coordinates: block `b` holds the effects, or their deviations in standard units.
 
     `effects(p)` gives the mean and the log sd of the effects, `rest(p)` the likelihood and the other priors with the
     effects in `p["b"]`. Functionals are those of the effects in both versions, so that their gains can be compared.
+    `better` says which version NUTS can be trusted in (True: the centred one), if not both.
     """
 
     def natural(p):
@@ -142,5 +149,13 @@ def two_versions(
         prior = normal(p["b"], *effects(p)) if centred else standard_normal(p["b"])
         return prior + rest(natural(p))
 
-    full = f"{name}_{'centred' if centred else 'noncentred'}"
-    return Posterior(full, blocks.names, logdensity, lambda x: functionals(natural(blocks(x))), start)
+    def from_other(x):
+        p = blocks(x)
+        mean, log_sd = effects(p)
+        b = mean + jnp.exp(log_sd) * p["b"] if centred else (p["b"] - mean) * jnp.exp(-log_sd)
+        return jnp.concatenate([jnp.ravel(part) for part in (p | {"b": b}).values()])
+
+    names = (f"{name}_noncentred", f"{name}_centred")
+    source = None if better is None or better == centred else (names[better], from_other)
+    mine = names[centred]
+    return Posterior(mine, blocks.names, logdensity, lambda x: functionals(natural(blocks(x))), start, source=source)

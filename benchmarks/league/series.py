@@ -1,4 +1,4 @@
-"""Published curves and series of posteriordb: accelerations of a helmet, UK drivers, votes by state and year."""
+"""Published curves and series of posteriordb: accelerations of a helmet, votes by state and year."""
 
 import jax
 import jax.numpy as jnp
@@ -26,11 +26,11 @@ def _accelerations(name, blocks, curve, spread, priors, scales, start) -> Poster
         found |= {"P(y[60] < -100)": norm.cdf((-100 - mean[60]) / noise[60]), "curve[60]^2": mean[60] ** 2}
         return found | {"z[3]": p["z"][3], "z_noise[2]^2": p["z_noise"][2] ** 2, "lowest": jnp.min(mean)}
 
-    return Posterior(name, blocks.names, logdensity, functionals, start, acceptance=0.95)
+    return Posterior(name, blocks.names, logdensity, functionals, start, acceptance=0.95, jitter=0.1)
 
 
 def accel_gp() -> Posterior:
-    """Both curves Gaussian processes in a basis of 40 and 20 functions, with their scales and lengths; 66 parameters."""
+    """Both curves Gaussian processes in a basis of 40 and 20 functions; 66 parameters."""
     data = load("mcycle_gp")
     basis, noise_basis = data["Xgp_1"], data["Xgp_sigma_1"]
     frequency, noise_frequency = data["slambda_1"][:, 0], data["slambda_sigma_1"][:, 0]
@@ -89,47 +89,8 @@ def accel_splines() -> Posterior:
     return _accelerations("accel_splines", blocks, curve, spread, priors, ("log_sd", "log_sd_noise"), start)
 
 
-def drivers() -> Posterior:
-    """UK drivers killed or injured per month, 16 years: a moving level, moving seasons and two effects; 389 parameters.
-
-    The three scales are ordered (seasons < level < noise): the increments of one to the next are exponentials.
-    """
-    data = load("uk_drivers")
-    y, petrol, belt = data["y"], data["x"], data["w"]
-    n, centre, width = y.size, y.mean(), 3 * y.std(ddof=1)
-    blocks = Blocks(logit_level=(n,), season=(n,), beta=(), belt=(), log_step=(3,))
-
-    def constrain(p):
-        level = centre + width * (2 * jax.nn.sigmoid(p["logit_level"]) - 1)
-        return level, jnp.cumsum(jnp.exp(p["log_step"]))
-
-    def logdensity(x):
-        p = blocks(x)
-        level, sigma = constrain(p)
-        sums = jnp.cumsum(jnp.concatenate([jnp.zeros(1), p["season"]]))
-        year = sums[12:] - sums[:-12]  # season[t] and the eleven before it
-        density = normal(year, 0.0, jnp.log(sigma[0])) + normal(jnp.diff(level), 0.0, jnp.log(sigma[1]))
-        density += normal(y, level + p["season"] + p["beta"] * petrol + p["belt"] * belt, jnp.log(sigma[2]))
-        return density + student_t(sigma, 4, 0.0, 1.0) + jnp.sum(p["log_step"]) + logit_jacobian(p["logit_level"])
-
-    def functionals(x):
-        p = blocks(x)
-        level, sigma = constrain(p)
-        return {
-            "sigma[0]": sigma[0], "sigma[1]": sigma[1], "sigma[2]": sigma[2], "beta": p["beta"], "belt": p["belt"],
-            "level[0]": level[0], "level[100]": level[100], "season[0]": p["season"][0],
-            "season[150]": p["season"][150], "deaths[100]": jnp.exp(level[100] + p["season"][100]),
-            "effect of belts": 1 - jnp.exp(p["belt"]), "belt^2": p["belt"] ** 2,
-            "last less first level": level[-1] - level[0],
-        }  # fmt: skip
-
-    rough = np.log((y - y.min() + 0.3) / (y.max() - y + 0.3)) * 0.3
-    start = blocks.point(logit_level=rough, log_step=np.array([-4.5, -4.5, -3.0]))
-    return Posterior("state_space_drivers", blocks.names, logdensity, functionals, start, dense=True, acceptance=0.95)
-
-
 def votes() -> Posterior:
-    """Presidential votes of 50 states in 11 years: effects and Gaussian processes by state and region; 933 parameters."""
+    """Votes of 50 states in 11 years: effects and Gaussian processes by state and region; 933 parameters."""
     data = load("state_wide_presidential_votes")
     state, region, year = data["state_ind"] - 1, data["region_ind"] - 1, data["year_ind"] - 1
     home, y = data["state_region_ind"] - 1, data["y"]
@@ -185,7 +146,8 @@ def votes() -> Posterior:
         sd, mean = constrain(p)
         return {
             "mu": p["mu"], "total variance": jnp.exp(p["log_total"]), "sd of years": sd[0], "sd of regions": sd[1],
-            "sd of noise": sd[16], "sd of states, long": sd[13], "length region_long": jnp.exp(p["log_length_region_long"]),
+            "sd of noise": sd[16], "sd of states, long": sd[13],
+            "length region_long": jnp.exp(p["log_length_region_long"]),
             "votes[4,10]": mean[4, 10], "votes[13,10], future": mean[13, 10],
             "P(majority) in 8, 32": norm.cdf((mean[8, 32] - 0.5) / sd[16]), "z_state[3,3]": p["z_state"][3, 3],
             "state[7]^2": p["state"][7] ** 2, "year[5]": p["year"][5],

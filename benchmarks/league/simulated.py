@@ -57,7 +57,7 @@ def poisson() -> Posterior:
 
 
 def counties(centred: bool) -> Posterior:
-    """Linear regression like that of radon in houses: 85 counties with a covariate, 1 to 12 houses each, 90 parameters."""
+    """Linear regression like that of radon in houses: 85 counties with a covariate, 1 to 12 houses each; D = 90."""
     rng = np.random.default_rng(103)
     houses = np.minimum(rng.geometric(0.2, size=85), 12)
     county, soil = np.repeat(np.arange(85), houses), rng.normal(size=85)
@@ -113,8 +113,9 @@ def rasch() -> Posterior:
         a, d = p["ability"], p["difficulty"]
         return {
             "mu": p["mu"], "tau": jnp.exp(p["log_tau"]), "difficulty[0]": d[0], "difficulty[9]": d[9],
-            "ability[0]": a[0], "ability[60]": a[60], "ability[60]^2": a[60] ** 2, "P(0 solves 0)": jax.nn.sigmoid(a[0] - d[0]),
-            "P(60 solves 9)": jax.nn.sigmoid(a[60] - d[9]), "best ability": jnp.max(a), "d[0] - d[1]": d[0] - d[1],
+            "ability[0]": a[0], "ability[60]": a[60], "ability[60]^2": a[60] ** 2,
+            "P(0 solves 0)": jax.nn.sigmoid(a[0] - d[0]), "P(60 solves 9)": jax.nn.sigmoid(a[60] - d[9]),
+            "best ability": jnp.max(a), "d[0] - d[1]": d[0] - d[1],
             "sd of abilities": jnp.std(a), "expected mark of 5": jnp.sum(jax.nn.sigmoid(a[5] - d)),
         }  # fmt: skip
 

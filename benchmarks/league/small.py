@@ -52,7 +52,7 @@ def arma11() -> Posterior:
         }  # fmt: skip
 
     start = blocks.point(phi=0.5, log_sigma=-1.0)
-    return Posterior("arma11", blocks.names, logdensity, functionals, start, dense=True)
+    return Posterior("arma11", blocks.names, logdensity, functionals, start, dense=True, jitter=0.1)
 
 
 def _linear(name, features, y, new, prior_sd, flat_sigma=True) -> Posterior:
