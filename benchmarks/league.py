@@ -2,10 +2,12 @@
 
     export OPENBLAS_NUM_THREADS=1 STEINCV_BENCH_CACHE=...
     python benchmarks/league.py sample [NAME ...]                 # NUTS, 10 sets of 4 x 500 draws each
-    python benchmarks/league.py run --label LABEL [NAME ...]      # every method on every set, restartable
-    python benchmarks/league.py table                             # results/league.csv, a table and a picture
+    python benchmarks/league.py run [NAME ...]                    # methods on every set, restartable
+    python benchmarks/league.py run --methods auto --baseline-source PATH      # the same with an earlier version
+    python benchmarks/league.py table                             # results/league/league.csv and league.md
+    python benchmarks/league.py figure                            # results/league/league.png
 
-More in league/README.md.
+More in docs/league.md.
 """
 
 from league.command import main

@@ -1,1 +1,1 @@
-"""The league of published posteriors: models, draws, methods and tables. See README.md."""
+"""The league of published posteriors: models, draws, methods and tables. See docs/league.md."""

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from . import figure, tables
 from .draws import folder, sample
 from .methods import FIRST, VARIANTS
 from .models import MAKERS
@@ -55,5 +56,10 @@ def main() -> None:
     command.add_argument("--version", help='what the results are kept under; "now" if not given')
     command.add_argument("--baseline-source", metavar="PATH", help='a checkout of an earlier version, kept as "before"')
     command.set_defaults(call=_run)
+    command = commands.add_parser("table", help="write results/league/league.csv and league.md")
+    command.set_defaults(call=lambda options: tables.write())
+    command = commands.add_parser("figure", help="draw results/league/league.png")
+    command.add_argument("--methods", nargs="+", choices=[*VARIANTS], default=FIRST, metavar="METHOD")
+    command.set_defaults(call=lambda options: figure.draw(options.methods))
     options = parser.parse_args()
     options.call(options)

@@ -1,0 +1,91 @@
+"""What the runs come to: gains that are true because they compare independent sets, beside those that were reported."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .draws import CHAINS, KEPT, kept_sets, path_of, reference
+from .runs import Line
+
+EXACT = 1e9  # gains are cut here: beyond, round-off is what is left
+FEWEST_SETS = 2
+SURE = 3.5  # standard errors from the reference, beyond which a mean is called wrong
+
+
+@dataclass(frozen=True)
+class Score:
+    """How a method did on a posterior; arrays have an entry per functional."""
+
+    sets: int
+    gain: np.ndarray
+    reported_over_true: np.ndarray
+    coverage: float
+    wrong: int
+    seconds: float
+    failed: str = ""
+
+    @property
+    def median(self) -> float:
+        return float(np.median(self.gain)) if self.gain.size else 1.0
+
+    @property
+    def worst(self) -> float:
+        return float(self.gain.min()) if self.gain.size else 1.0
+
+
+def plain_variance(name: str) -> np.ndarray:
+    """The variance of the plain mean of one set, from all chains of all sets and what they did later.
+
+    A set's mean is that of four independent chains of KEPT segments, so its variance is that of the mean of KEPT
+    segments in a row over four. There are up to 360 such stretches, so this is known far better than from ten means.
+    """
+    stretches = []
+    for r in kept_sets(name):
+        with np.load(path_of(name, r)) as file:
+            values, later = file["values"], file["later"]
+        stretches.append(values.mean(axis=1))
+        whole = later.shape[1] // KEPT
+        if whole:
+            parts = later[:, : whole * KEPT].reshape(CHAINS, whole, KEPT, -1).mean(axis=2)
+            stretches.append(parts.reshape(-1, parts.shape[-1]))
+    return np.concatenate(stretches).var(axis=0, ddof=1) / CHAINS
+
+
+def score(name: str, lines: Sequence[Line]) -> Score | None:
+    """Judge a method by its runs on the sets of one posterior; nothing where there are too few.
+
+    - gain: the variance of the plain mean over that of the controlled means of the sets about their own mean.
+    - coverage: how often a 95 % interval holds that mean. The mean is of R sets, this one among them, so intervals are
+      narrowed by sqrt(1 - 1/R), which makes this 95 % for honest intervals whatever R is.
+    - wrong: functionals whose mean over the sets is not that of the reference, which the first two would not notice.
+    """
+    failed = [line["failed"] for line in lines if "failed" in line]
+    seconds = float(np.median([line["seconds"] for line in lines])) if lines else 0.0
+    if failed:
+        return Score(len(lines), np.array([]), np.array([]), np.nan, 0, seconds, failed[0])
+    if len(lines) < FEWEST_SETS:
+        return None
+    means, errors, widths, plain = (
+        np.array([line[key] for line in lines]) for key in ("mean", "error", "half width", "plain error")
+    )
+    r = len(means)
+    truth, usual = reference(name), plain_variance(name)
+    variance = np.maximum(means.var(axis=0, ddof=1), usual / EXACT)
+    gain = usual / variance
+    reported = np.median((plain / np.maximum(errors, np.sqrt(usual / EXACT))) ** 2, axis=0)
+    inside = np.abs(means - means.mean(0)) <= widths * np.sqrt(1 - 1 / r)
+    open_question = gain < EXACT
+    off = np.abs(means.mean(0) - truth.mean) / np.sqrt(truth.error**2 + variance / r)
+    return Score(
+        sets=r,
+        gain=gain,
+        reported_over_true=reported / gain,
+        coverage=float(inside[:, open_question].mean()) if open_question.any() else np.nan,
+        wrong=int(np.sum(off > SURE)),
+        seconds=seconds,
+    )
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return float(np.exp(np.mean(np.log(values)))) if len(values) else np.nan
