@@ -56,7 +56,7 @@ def main() -> None:
     command.add_argument("--version", help='what the results are kept under; "now" if not given')
     command.add_argument("--baseline-source", metavar="PATH", help='a checkout of an earlier version, kept as "before"')
     command.set_defaults(call=_run)
-    command = commands.add_parser("table", help="write results/league/league.csv and league.md")
+    command = commands.add_parser("table", help="write results/league/league.csv and the tables of docs/league.md")
     command.set_defaults(call=lambda options: tables.write())
     command = commands.add_parser("figure", help="draw results/league/league.png")
     command.add_argument("--methods", nargs="+", choices=[*VARIANTS], default=FIRST, metavar="METHOD")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -34,6 +35,7 @@ class Score:
         return float(self.gain.min()) if self.gain.size else 1.0
 
 
+@lru_cache
 def plain_variance(name: str) -> np.ndarray:
     """The variance of the plain mean of one set, from all chains of all sets and what they did later.
 
@@ -50,6 +52,31 @@ def plain_variance(name: str) -> np.ndarray:
             parts = later[:, : whole * KEPT].reshape(CHAINS, whole, KEPT, -1).mean(axis=2)
             stretches.append(parts.reshape(-1, parts.shape[-1]))
     return np.concatenate(stretches).var(axis=0, ddof=1) / CHAINS
+
+
+@lru_cache
+def plain_means(name: str) -> np.ndarray:
+    """The plain means (set, functional); rows of sets that are not there hold NaN."""
+    found = {}
+    for r in kept_sets(name):
+        with np.load(path_of(name, r)) as file:
+            found[r] = file["values"].mean(axis=(0, 1))
+    nothing = np.full_like(next(iter(found.values())), np.nan)
+    return np.array([found.get(r, nothing) for r in range(max(found) + 1)])
+
+
+def _variance(means: np.ndarray, ordinary: np.ndarray, usual: np.ndarray) -> np.ndarray:
+    """The variance of controlled means over sets, with the plain means of the same sets as control variate.
+
+    The variance of those is known, so where both move together chance can be taken out: with squared correlation
+    rho^2, Cov(s_c^2, s_p^2) / Var(s_p^2) = rho^2 s_c^2 / s_p^2. A method that returns plain means then has a gain of
+    exactly one.
+    """
+    controlled, plain = (a - a.mean(axis=0) for a in (means, ordinary))
+    s_c, s_p = (np.sum(a**2, axis=0) / (len(means) - 1) for a in (controlled, plain))
+    product = np.sum(controlled * plain, axis=0) / (len(means) - 1)
+    rho_squared = np.divide(product**2, s_c * s_p, out=np.zeros_like(s_c), where=s_c * s_p > 0)
+    return s_c * (1 + rho_squared * (usual / s_p - 1))
 
 
 def score(name: str, lines: Sequence[Line]) -> Score | None:
@@ -71,7 +98,8 @@ def score(name: str, lines: Sequence[Line]) -> Score | None:
     )
     r = len(means)
     truth, usual = reference(name), plain_variance(name)
-    variance = np.maximum(means.var(axis=0, ddof=1), usual / EXACT)
+    ordinary = plain_means(name)[[line["set"] for line in lines]]
+    variance = np.maximum(_variance(means, ordinary, usual), usual / EXACT)
     gain = usual / variance
     reported = np.median((plain / np.maximum(errors, np.sqrt(usual / EXACT))) ** 2, axis=0)
     inside = np.abs(means - means.mean(0)) <= widths * np.sqrt(1 - 1 / r)

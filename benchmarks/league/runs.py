@@ -30,8 +30,21 @@ def path_of_runs(version: str) -> Path:
 def lines(version: str) -> list[Line]:
     """All finished runs of a version; the last one counts where a run was repeated."""
     path = path_of_runs(version)
-    found = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")] if path.exists() else []
+    found = [line for text in path.read_text().splitlines() if (line := _read(text))] if path.exists() else []
     return list({_key(line): line for line in found}.values())
+
+
+def _read(text: str) -> Line | None:
+    try:
+        return json.loads(text)
+    except ValueError:  # the run that wrote it was killed
+        return None
+
+
+def append(version: str, line: Line) -> None:
+    """Add a line in one piece, with line breaks on both sides, so that half a line before it spoils nothing."""
+    with path_of_runs(version).open("a") as file:
+        file.write(f"\n{json.dumps(line)}\n")
 
 
 def versions() -> list[str]:
@@ -59,8 +72,7 @@ def run(library: ModuleType, version: str, names: Sequence[str], methods: Sequen
     print(f"{version}: {len(done)} runs are there, {len(todo)} to go, with {library.__file__}", flush=True)
     for k, (name, method, which) in enumerate(todo):
         line = {"problem": name, "method": method, "set": which} | one(library, VARIANTS[method], name, which)
-        with path_of_runs(version).open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        append(version, line)
         seconds = f"{line['seconds']:.1f} s ({line['wall']:.1f} on the clock)"
         said = line.get("failed") or f"reported gain {np.median(_reported(line)):.3g}"
         print(f"[{k + 1}/{len(todo)}] {name}, set {which}, {method}: {seconds}, {said}", flush=True)

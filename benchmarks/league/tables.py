@@ -1,4 +1,4 @@
-"""The league as a table: results/league/league.csv with everything, league.md to be read."""
+"""The league as a table: results/league/league.csv with everything, and docs/league.md to be read."""
 
 import csv
 from dataclasses import dataclass
@@ -14,6 +14,8 @@ from .models import MAKERS, make
 from .runs import lines, versions
 
 RESULTS = Path(__file__).parents[1] / "results" / "league"
+PAGE = Path(__file__).parents[2] / "docs" / "league.md"
+BEGIN, END = "<!-- written by league.py table -->", "<!-- end -->"
 SMALL, LARGE = 14, 18  # at most so many parameters: nothing may be lost; from so many on: the gain that counts
 FIRST_VERSION = "before"
 
@@ -131,7 +133,7 @@ def markdown() -> str:
 
 
 def write() -> None:
-    """Write league.csv and league.md, and print the latter."""
+    """Write league.csv, put the tables into the page of the docs, and print them."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     found = rows()
     if not found:
@@ -141,5 +143,7 @@ def write() -> None:
         writer.writeheader()
         writer.writerows({k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()} for row in found)
     text = markdown()
-    (RESULTS / "league.md").write_text(text)
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
     print(text)
