@@ -31,6 +31,7 @@ ROUNDS, TUNE_STEPS, ROUND_DRAWS = 2, 100, 300  # of refining the mass matrix wit
 MANY = 300  # parameters, from which half as many chains adapt
 MOST_DOUBLINGS = 8  # while adapting: a bad mass matrix is not worth 1023 gradients a step
 SEED = 2024
+LOST = 10.0  # standard deviations of the log density
 SHRINK = 5.0  # draws' worth of the diagonal in a full mass matrix, as in Stan
 
 
@@ -131,21 +132,33 @@ def _tune(posterior: Posterior, positions: jax.Array, step_size: jax.Array, metr
     return jnp.median(sizes), drawn
 
 
+def _healthy(posterior: Posterior, drawn: jax.Array) -> jax.Array:
+    """The draws (chain, draw, dim) of the chains that are where the others are.
+
+    The log density of draws varies by sqrt(dim / 2) or so; a chain far below the others is lost and may never move.
+    """
+    levels = jnp.median(jax.jit(jax.vmap(jax.vmap(posterior.logdensity)))(drawn), axis=1)
+    far = LOST * (1 + np.sqrt(posterior.dim / 2))
+    return drawn[levels > jnp.nanmedian(levels) - far]
+
+
 def adapt(posterior: Posterior) -> dict[str, np.ndarray]:
     """Step size, inverse mass matrix and draws to start from."""
     keys = jax.random.split(jax.random.key(SEED), 1 + ROUNDS)
     positions, fitted = _window(posterior, keys[0])
-    size, metric = jnp.median(fitted["step_size"]), jnp.mean(fitted["inverse_mass_matrix"], axis=0)
+    size, metric = (jnp.median(fitted[name], axis=0) for name in ("step_size", "inverse_mass_matrix"))
     for key in keys[1:]:
         size, drawn = _tune(posterior, positions, size, metric, key)
-        pool = drawn.reshape(-1, posterior.dim)
+        healthy = _healthy(posterior, drawn)
+        pool = healthy.reshape(-1, posterior.dim)
         metric = jnp.var(pool, axis=0)
         if posterior.dense:
             weight = len(pool) / (len(pool) + SHRINK)
             metric = weight * jnp.cov(pool, rowvar=False) + (1 - weight) * jnp.diag(metric)
-        positions = drawn[:, -1]
+        positions = healthy[np.arange(len(drawn)) % len(healthy), -1]
     size, drawn = _tune(posterior, positions, size, metric, jax.random.fold_in(keys[0], 1))
-    return {"step_size": size, "inverse_mass_matrix": metric, "starts": drawn.reshape(-1, posterior.dim)}
+    pool = _healthy(posterior, drawn).reshape(-1, posterior.dim)
+    return {"step_size": size, "inverse_mass_matrix": metric, "starts": pool}
 
 
 def _segment(posterior: Posterior, kernel: dict[str, np.ndarray]) -> Callable:
