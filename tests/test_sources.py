@@ -155,7 +155,7 @@ def test_tiles_of_a_file(kind, arrays, tmp_path):
 
 def check_without_pair(source, arrays):
     """Draws and scores are columns of their file as well; memory has the others only."""
-    assert source.columns["depth"].shape == ()
+    assert source.columns["depth"] == ()
     kept = {name: v for name, v in source.variables.items() if name == "depth"}
     check(limits.FileSource(source.where, source.names, source.draws, source.scores, kept), arrays)
 
@@ -260,3 +260,20 @@ def test_a_column_must_have_a_value_at_every_draw(arrays, tmp_path):
         pytest.raises(scv.InputError, match=r"`short` has shape \(3, 9\), expected one value at every draw"),
     ):
         source.every(1, ["short"])
+
+
+def test_columns_have_labels(tmp_path):
+    x = np.zeros((2, 9, 3))
+    dims = ("chain", "draw", "school")
+    data = xarray.Dataset({"draws": (dims, x), "scores": (dims, x), "y": (dims, x + 1)}, {"school": ["a", "b", "c"]})
+    data.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    data.to_zarr(tmp_path / "a.zarr", zarr_format=2, consolidated=False)
+    bare_zarr(tmp_path / "bare.zarr", {name: data[name].values for name in data.data_vars}, 3)
+    for given in (tmp_path / "a.nc", tmp_path / "a.zarr", data):
+        with open_source(given) as source:
+            assert source.names == ("a", "b", "c")
+            assert (source.columns["y"], source.labels("y")) == ((3,), (("a", "b", "c"),))
+    with open_source(tmp_path / "bare.zarr") as source:
+        assert (source.columns["y"], source.labels("y")) == ((3,), (("0", "1", "2"),))
+    parameters = scv.Samples(x, x, parameters={"y": x}).parameters
+    assert MemorySource(x, x, ("a", "b", "c"), parameters).labels("y") is None

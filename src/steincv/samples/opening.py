@@ -11,7 +11,7 @@ from ..runtime.arrays import StrPath, reading
 from ..runtime.validation import InputError
 from .files import DRAWS, NETCDF, SCORES, Groups, Kept, along, coordinate_names, open_groups, refuse_no_numbers
 from .gate.claims import refuse_claims
-from .source import FileSource, Source
+from .source import FileSource, Labels, Source
 from .variables import Group, Labelled, Variable, in_group, named, rest
 
 if TYPE_CHECKING:
@@ -79,11 +79,11 @@ def _source(where: str, kept: Kept, groups: list[Group], closing: ExitStack) -> 
     names = tuple(coordinate_names(where, kept))
     columns: Mapping[str, Variable] = {name: home[name] for name, home in homes.items()}
 
-    def labels(variable: Variable) -> tuple[tuple[str, ...], ...]:
-        home = homes[variable.name]
-        return tuple(tuple(map(str, along(where, home, variable, dim))) for dim in rest(variable))
+    def labelled(name: str) -> Labels:
+        with reading(where):
+            return tuple(tuple(map(str, along(where, homes[name], columns[name], dim))) for dim in rest(columns[name]))
 
-    return _checked(FileSource(where, names, kept.draws, kept.scores, columns, labels, closing))
+    return _checked(FileSource(where, names, kept.draws, kept.scores, columns, labelled, closing))
 
 
 def _bare(variable: Variable, one_chain: bool) -> Variable:

@@ -40,18 +40,14 @@ class Tile(NamedTuple):
     others: tuple[np.ndarray, ...]
 
 
-class Column(NamedTuple):
-    """A quantity that a source has at every draw: its shape at one draw, and the labels along each axis, if any."""
-
-    shape: tuple[int, ...]
-    labels: tuple[tuple[str, ...], ...] | None
+Labels = tuple[tuple[str, ...], ...]
 
 
 class Source(abc.ABC):
     """Draws and scores `(chain, draw, dim)` in float64, all finite, with names for the coordinates.
 
     - `where`: what messages call it.
-    - `columns`: other quantities at every draw, by name.
+    - `columns`: names of other quantities at every draw, and the shape of each at one draw.
     """
 
     where: str
@@ -60,8 +56,12 @@ class Source(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def columns(self) -> Mapping[str, Column]:
-        """Quantities other than draws and scores that are there at every draw."""
+    def columns(self) -> Mapping[str, tuple[int, ...]]:
+        """Names of the quantities that are there at every draw, and the shape of each at one draw."""
+
+    @abc.abstractmethod
+    def labels(self, column: str) -> Labels | None:
+        """Return the labels along each axis of a column after chain and draw, if it has any."""
 
     @property
     @abc.abstractmethod
@@ -74,7 +74,7 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def samples(self, columns: Sequence[str] | None = None) -> Samples:
-        """All draws in memory, with those columns as parameters (None: all that a table would show)."""
+        """Return all draws in memory, with those columns as parameters; None: those that memory has already."""
 
     def tiles(
         self, columns: Sequence[str] = (), size: int | None = None, starts: Sequence[int] | None = None
@@ -97,7 +97,7 @@ class Source(abc.ABC):
         chains, draws, dim = self.shape
         if len(index) and not (index[0] >= 0 and index[-1] < draws and (np.diff(index) > 0).all()):
             raise InputError(f"{self.where}: numbers of draws must increase from 0 to {draws - 1} at most.")
-        shapes = [(dim,), (dim,), *(self.columns[name].shape for name in columns)]
+        shapes = [(dim,), (dim,), *(self.columns[name] for name in columns)]
         needed = 8.0 * chains * len(index) * sum(int(np.prod(shape)) for shape in shapes)
         reserve(f"{self.where}: {len(index)} draws of every chain", needed, "Use fewer draws.")
         whole = [np.empty((chains, len(index), *shape)) for shape in shapes]
@@ -152,11 +152,12 @@ class MemorySource(Source):
         return chains, draws, dim
 
     @property
-    def columns(self) -> Mapping[str, Column]:
-        if self.parameters is None:
-            return {}
-        known = self.parameters
-        return {name: Column(a.shape[2:], known.coords.get(name)) for name, a in known.arrays.items()}
+    def columns(self) -> Mapping[str, tuple[int, ...]]:
+        known = {} if self.parameters is None else self.parameters.arrays
+        return {name: array.shape[2:] for name, array in known.items()}
+
+    def labels(self, column: str) -> Labels | None:
+        return None if self.parameters is None else self.parameters.coords.get(column)
 
     @property
     def step(self) -> int:
@@ -193,7 +194,7 @@ class FileSource(Source):
     draws: Variable
     scores: Variable
     variables: Mapping[str, Variable]
-    labels: Callable[[Variable], tuple[tuple[str, ...], ...] | None] = lambda _: None
+    labelled: Callable[[str], Labels | None] = lambda _: None
     closing: ExitStack = field(default_factory=ExitStack)
 
     @property
@@ -202,8 +203,11 @@ class FileSource(Source):
         return sizes.get("chain", 1), sizes["draw"], len(self.names)
 
     @property
-    def columns(self) -> Mapping[str, Column]:
-        return {name: Column(_inner(v), self.labels(v)) for name, v in self.variables.items()}
+    def columns(self) -> Mapping[str, tuple[int, ...]]:
+        return {name: _inner(variable) for name, variable in self.variables.items()}
+
+    def labels(self, column: str) -> Labels | None:
+        return self.labelled(column)
 
     @property
     def step(self) -> int:
@@ -238,7 +242,7 @@ class FileSource(Source):
 
     def samples(self, columns: Sequence[str] | None = None) -> Samples:
         chains, draws, dim = self.shape
-        width = 2 * dim + sum(int(np.prod(self.columns[name].shape)) for name in columns or ())
+        width = 2 * dim + sum(int(np.prod(self.columns[name])) for name in columns or ())
         reserve(f"{self.where}: its {chains * draws} draws", 24.0 * chains * draws * width, "Thin the draws.")
         whole = self.every(1, columns or ())
         parameters = dict(zip(columns, whole.others, strict=True)) if columns else None
