@@ -1,4 +1,4 @@
-"""Two tasks side by side: the same answers, and everything as it was afterwards."""
+"""Tasks side by side: the same answers, and everything as it was afterwards."""
 
 import threading
 
@@ -7,7 +7,7 @@ import pytest
 
 import steincv as scv
 from steincv.runtime import threads as _threads
-from steincv.runtime.threads import MUCH_WORK, blas_threads, both, threads
+from steincv.runtime.threads import MUCH_WORK, blas_threads, side_by_side, threads
 
 
 @pytest.fixture
@@ -23,19 +23,19 @@ def who():
 
 
 @pytest.mark.usefixtures("several")
-def test_the_second_task_keeps_the_thread_of_whoever_asks():
-    first, second = both(who, who, 0.0)
+def test_a_task_marked_so_keeps_the_thread_of_whoever_asks():
+    first, second = side_by_side([who, who], 0.0, here=[False, True])
     assert second == who() != first
 
 
 @pytest.mark.usefixtures("several")
 def test_much_work_is_done_one_after_the_other():
-    assert both(who, who, MUCH_WORK) == (who(), who())
+    assert side_by_side([who, who], MUCH_WORK) == [who(), who()]
 
 
 def test_a_single_thread_is_not_made_two():
     with blas_threads(0):
-        assert both(who, who, 0.0) == (who(), who())
+        assert side_by_side([who, who], 0.0) == [who(), who()]
 
 
 @pytest.mark.usefixtures("several")
@@ -47,7 +47,7 @@ def test_an_error_of_either_is_raised_and_nothing_is_left_behind(place):
     tasks = [who, who]
     tasks[place] = fails
     with pytest.raises(scv.InputError, match="no"):
-        both(*tasks, 0.0)
+        side_by_side(tasks, 0.0, here=[False, True])
     assert threads() == 2
 
 
@@ -63,7 +63,8 @@ def test_a_kernel_beside_a_network_changes_nothing():
 
 
 @pytest.mark.usefixtures("several")
-def test_the_first_error_is_the_one_that_is_raised():
+@pytest.mark.parametrize("here", [[False, False], [False, True], [True, False]])
+def test_the_first_error_is_the_one_that_is_raised(here):
     def fails(word):
         def task():
             raise scv.InputError(word)
@@ -71,13 +72,13 @@ def test_the_first_error_is_the_one_that_is_raised():
         return task
 
     with pytest.raises(scv.InputError, match="one"):
-        both(fails("one"), fails("two"), 0.0)
+        side_by_side([fails("one"), fails("two")], 0.0, here=here)
 
 
 @pytest.mark.usefixtures("several")
 def test_the_thread_beside_has_the_settings_of_whoever_asks():
     with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
-        both(lambda: np.ones(1) / np.zeros(1), who, 0.0)
+        side_by_side([lambda: np.ones(1) / np.zeros(1), who], 0.0)
 
 
 @pytest.mark.usefixtures("several")

@@ -1,16 +1,18 @@
 """The one verb: draws and scores in, an expectation with an honest error bar out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from .families.auto import Auto
 from .families.method import CrossFit, Method, Simpler
-from .judging.diagnostics import rare_draws_status, stein_status, value_status
-from .judging.error_bars import ROUND_OFF, Average, average
-from .judging.status import Code, Status
+from .families.points import gather
+from .judging.diagnostics import stein_status, value_status
+from .judging.error_bars import Average, average
+from .judging.status import Status
+from .judging.verdict import Verdict, gain_limit, verdict, widened_ratio
 from .result import Estimate
 from .runtime.validation import InputError, whole_number
 from .runtime.workers import Team, workers
@@ -21,7 +23,6 @@ from .stein.folds import Fold, held_out, make_folds
 
 FEWEST_DRAWS = 10
 FEWEST_DRAWS_PER_CHAIN = 4
-AVERAGED = ("mean", "standard_error", "ess", "error_ess")
 
 
 def estimate(
@@ -37,6 +38,8 @@ def estimate(
     test_fraction: float = 0.5,
     guard: bool = True,
     executor: Any = None,
+    coordinates: Literal["auto", "affine", "learned"] = "auto",
+    orbits: int | Literal["auto"] = "auto",
 ) -> Estimate:
     """Estimate the mean of f with control variates.
 
@@ -55,6 +58,11 @@ def estimate(
     - `guard`: report the plain mean, and say so, where control variates do not help or cannot be trusted.
     - `executor`: any `concurrent.futures.Executor`, to have members and folds fitted by its workers; for a Dask cluster
       `Client(...).get_executor()`. Same answer, to the bit, for any number of workers.
+    - `coordinates`: "affine" fits in whitened coordinates, "learned" in coordinates learned from the scores where they
+      show a shape. "auto": both kinds for `Auto()`, affine ones for any other method.
+    - `orbits`: so many leapfrog states around every draw, for one gradient of `samples.log_density` each: g is fitted
+      on all of them, and f + g averaged over them. "auto": as many as pay, where the model is known and f is a
+      function; 0: none.
 
     >>> import numpy as np, steincv as scv
     >>> x = np.random.default_rng(0).normal(size=(4, 250, 3))
@@ -70,6 +78,8 @@ def estimate(
     method = Auto() if method is None else method
     if not isinstance(method, Method):
         raise InputError(f"`method` must be a method such as steincv.Polynomial(), got {method!r}.")
+    if coordinates not in ("auto", "affine", "learned"):
+        raise InputError(f'`coordinates` must be "auto", "affine" or "learned", got {coordinates!r}.')
     stats = _stats(stat)
     seed = whole_number("seed", seed, 0)
     chains, draws, _ = samples.draws.shape
@@ -81,25 +91,28 @@ def estimate(
         plan = [held_out(chains, draws, test_fraction)]
         enough(f"`test_fraction` = {test_fraction} leaves", chains, len(plan[0].test.draws))
     values = values_of(f, samples)
-    unit = _Unit.of(values.array)
-    targets = values.array
-    if "sd" in stats:
-        targets = np.concatenate([targets, unit(targets) ** 2], axis=-1)
+    targets = Targets.of(values.array, "sd" in stats)
     check_standard(samples)  # before any fold is looked at: what cannot be used is named by its place among all draws
+    points = gather(samples, f, values.array, orbits, coordinates, plan, seed)
     with workers(executor) as team:
-        fit = method.cross_fit(samples, targets, plan, seed=seed)
-    if isinstance(team, Team):
-        fit = replace(fit, info={**fit.info, "executor": team.report()})
-    judged: Samples = samples
+        if points.values is values.array and coordinates == "auto":
+            averaged = targets(values.array)
+            fit = method.cross_fit(samples, averaged, plan, seed=seed)
+        else:
+            training = points.training(targets, plan, samples.names, seed, coordinates)
+            averaged, fit = training.f, method.across(training)
+    info = {**fit.info, **points.info, **({"executor": team.report()} if isinstance(team, Team) else {})}
+    judged = samples
     if not cross_fit:
-        judged, values, targets, fit = _only(plan[0], samples, values, targets, fit)
+        judged, values, averaged, fit = _only(plan[0], samples, values, averaged, fit)
     alarms = stein_status(judged)
     outputs = len(values.labels)
-    controlled = targets + fit.g
-    result = _judge(values, controlled[..., :outputs], str(method), fit, alarms, guard)
-    if "sd" not in stats:
+    controlled = averaged + fit.g
+    judge = _Judge(str(method), fit.simpler, info, alarms, guard)
+    result = judge(values, controlled[..., :outputs])
+    if targets.unit is None:
         return result
-    return result.with_sd(_deviation(values, unit, targets, controlled, str(method), fit, alarms, guard))
+    return result.with_sd(judge(*_deviation(values, targets.unit, targets(values.array), controlled)))
 
 
 def enough(what: str, chains: int, draws: int) -> None:
@@ -117,21 +130,21 @@ def _stats(stat: str | Sequence[str]) -> tuple[str, ...]:
     return stats
 
 
-def _only(fold: Fold, samples: Samples, values: Values, targets: np.ndarray, fit: CrossFit) -> tuple:
-    """Everything on the held-out draws alone."""
+def _only(
+    fold: Fold, samples: Samples, values: Values, averaged: np.ndarray, fit: CrossFit
+) -> tuple[Samples, Values, np.ndarray, CrossFit]:
+    """Return everything on the held-out draws alone."""
     part = fold.test
+    simpler = fit.simpler and Simpler(part.take(fit.simpler.g), fit.simpler.methods)
     return (
         samples.select(part.chains, part.draws),
         Values(part.take(values.array), values.labels, values.shape),
-        part.take(targets),
-        replace(
-            fit, g=part.take(fit.g), simpler=fit.simpler and Simpler(part.take(fit.simpler.g), fit.simpler.methods)
-        ),
+        part.take(averaged),
+        replace(fit, g=part.take(fit.g), simpler=simpler),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Unit:
+class _Unit(NamedTuple):
     """f about its plain mean, in [-1, 1]: a raw second moment loses the digits that matter, or overflows."""
 
     center: np.ndarray
@@ -147,91 +160,65 @@ class _Unit:
         return (array - self.center) / self.scale
 
 
-def _judge(
-    values: Values, controlled: np.ndarray, method: str, fit: CrossFit, alarms: list[Status], guard: bool
+class Targets(NamedTuple):
+    """What control variates are fitted to: f, and its square about the mean where a standard deviation is asked for."""
+
+    unit: _Unit | None
+
+    @classmethod
+    def of(cls, array: np.ndarray, sd: bool) -> "Targets":
+        return cls(_Unit.of(array) if sd else None)
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        return array if self.unit is None else np.concatenate([array, self.unit(array) ** 2], axis=-1)
+
+
+class _Judge(NamedTuple):
+    """Error bars, statuses, and the fall-back to a simpler method or the plain mean where that is the better answer."""
+
+    method: str
+    simpler: Simpler | None
+    info: Mapping[str, Any]
+    alarms: list[Status]
+    guard: bool
+
+    def __call__(self, values: Values, controlled: np.ndarray) -> Estimate:
+        plain, better = average(values.array), average(controlled)
+        methods = [self.method] * len(values.labels)
+        if self.guard and self.simpler is not None:
+            doubted = np.flatnonzero(widened_ratio(plain, better) >= gain_limit(plain.ess))
+            if len(doubted):
+                controlled, methods = controlled.copy(), methods.copy()
+                # whether that is better than the plain mean is judged below
+                controlled[..., doubted] = values.array[..., doubted] + self.simpler.g[..., doubted]
+                better = average(controlled)
+                for k in doubted:
+                    methods[k] = self.simpler.methods[k]
+        statuses = value_status(values.array, np.minimum(plain.ess, better.ess))
+        size = np.abs(values.array).max(axis=(0, 1))
+        features, fitted_on = _features(self.info)
+        found = verdict(
+            plain, better, size, statuses, self.alarms, guard=self.guard, features=features, fitted_on=fitted_on
+        )
+        return report(values, controlled, plain, found, methods, self.info)
+
+
+def report(
+    values: Values, controlled: np.ndarray, plain: Average, found: Verdict, methods: Sequence[str], info: Mapping
 ) -> Estimate:
-    """Error bars, statuses, and the fall-back to the plain mean where that is the better answer."""
-    plain, better = average(values.array), average(controlled)
-    methods = [method] * len(values.labels)
-    if guard and fit.simpler is not None:
-        doubted = np.flatnonzero(widened_ratio(plain, better) >= gain_limit(plain.ess))
-        controlled, better, methods = _simpler_where(doubted, values, controlled, better, methods, fit.simpler)
-    statuses = value_status(values.array, np.minimum(plain.ess, better.ess))
-    size = np.abs(values.array).max(axis=(0, 1))
-    return verdict(values, controlled, plain, better, size, statuses, methods, fit.info, alarms, guard)
-
-
-def _simpler_where(
-    doubted: np.ndarray, values: Values, controlled: np.ndarray, better: Average, methods: list[str], simpler: Simpler
-) -> tuple[np.ndarray, Average, list[str]]:
-    """The second choice for some outputs. Whether that is better than the plain mean is judged later."""
-    if not len(doubted):
-        return controlled, better, methods
-    controlled, methods = controlled.copy(), methods.copy()
-    controlled[..., doubted] = values.array[..., doubted] + simpler.g[..., doubted]
-    other = average(controlled[..., doubted])
-    fields = {x: np.array(getattr(better, x)) for x in AVERAGED}
-    for x, array in fields.items():
-        array[doubted] = getattr(other, x)
-    for k in doubted:
-        methods[k] = simpler.methods[k]
-    return controlled, Average(*fields.values()), methods
-
-
-def verdict(
-    values: Values,
-    controlled: np.ndarray,
-    plain: Average,
-    better: Average,
-    size: np.ndarray,
-    statuses: list[list[Status]],
-    methods: Sequence[str],
-    info: Mapping[str, Any],
-    alarms: list[Status],
-    guard: bool,
-) -> Estimate:
-    """Which of the two means is reported for every output, and why. `size`: the largest value of f, in size."""
-    controlled, methods = controlled.copy(), list(methods)
-    deviation, left = (a.standard_error * np.sqrt(a.ess) for a in (plain, better))
-    widened = widened_ratio(plain, better)
-    features, fitted_on = _features(info)
-    for k, found in enumerate(statuses):
-        if deviation[k] <= 4 * np.finfo(float).eps * size[k]:
-            found[:] = [Status.of(Code.CONSTANT)]
-            methods[k] = "plain"
-            continue
-        found += alarms
-        if left[k] <= max(ROUND_OFF * deviation[k], 64 * np.finfo(float).eps * size[k]) and not alarms:
-            found[:] = [s for s in found if s.code is not Code.LOW_ESS]
-            found.append(Status.of(Code.EXACT, spread=left[k] / deviation[k]))
-        elif guard and (alarms or widened[k] >= gain_limit(plain.ess[k])):
-            methods[k] = "plain"
-            if not alarms:
-                found.append(Status.of(Code.NO_GAIN, ratio=widened[k]))
-            found += rare_draws_status(plain, k)
-        else:
-            found += rare_draws_status(better, k)
-        if features > fitted_on:
-            found.append(Status.of(Code.TOO_MANY_FEATURES, features=features, draws=fitted_on))
-    fallen_back = np.array([m == "plain" for m in methods])
-    controlled[..., fallen_back] = values.array[..., fallen_back]
-    reported = Average(*(np.where(fallen_back, getattr(plain, x), getattr(better, x)) for x in AVERAGED))
-    return Estimate.of(values, controlled, plain, reported, methods, statuses, info)
-
-
-def gain_limit(ess: Any) -> Any:
-    """The variance ratio that counts as a gain: below 1 by more than its own noise at this many effective draws."""
-    return np.maximum(0.2, 1 - 2 / np.sqrt(np.maximum(ess, 1.0)))
-
-
-def widened_ratio(plain: Average, better: Average) -> np.ndarray:
-    """The variance ratio, times the square of how many more standard errors an interval of `better` has, if more.
-
-    Few draws may carry its error bar.
-    """
-    old = plain.standard_error
-    ratio = np.divide(better.standard_error, old, out=np.ones_like(old), where=old > 0) ** 2
-    return ratio * np.maximum(better.half_width() / plain.half_width(), 1.0) ** 2
+    """Return the estimate that a verdict says: plain draws, mean and name where control variates are not used."""
+    shape = values.shape
+    return Estimate(
+        values.labels,
+        shape,
+        values.array,
+        np.where(found.used, controlled, values.array),
+        plain.reshape(shape),
+        found.reported.reshape(shape),
+        tuple(method if used else "plain" for method, used in zip(methods, found.used, strict=True)),
+        tuple(map(tuple, found.statuses)),
+        info,
+    )
 
 
 def _features(info: Mapping[str, Any]) -> tuple[int, int]:
@@ -239,17 +226,8 @@ def _features(info: Mapping[str, Any]) -> tuple[int, int]:
     return max((c[0] for c in counts), default=0), min((c[1] for c in counts), default=0)
 
 
-def _deviation(
-    values: Values,
-    unit: _Unit,
-    targets: np.ndarray,
-    controlled: np.ndarray,
-    method: str,
-    fit: CrossFit,
-    alarms: list[Status],
-    guard: bool,
-) -> Estimate:
-    r"""The standard deviation of f, by the delta method.
+def _deviation(values: Values, unit: _Unit, targets: np.ndarray, controlled: np.ndarray) -> tuple[Values, np.ndarray]:
+    r"""Return draws whose mean is the standard deviation of f, plain and controlled, by the delta method.
 
     With $u = (f - c)/r$ for constants $c$ and $r$, $\sigma^2/r^2 = E[u^2] - (E u)^2$, and the draws
     $\hat\sigma + (v_i - \bar v)\,r^2 / 2\hat\sigma$, $v = u^2 - 2 \bar u u$ (both controlled), have mean
@@ -259,8 +237,7 @@ def _deviation(
     plain_draws = unit.scale * _sd_draws(unit(targets[..., :outputs]), targets[..., outputs:])
     draws = unit.scale * _sd_draws(unit(controlled[..., :outputs]), controlled[..., outputs:])
     draws = np.where(np.isfinite(draws).all(axis=(0, 1)), draws, plain_draws)
-    sd_values = Values(plain_draws, values.labels, values.shape)
-    return _judge(sd_values, draws, method, fit, alarms, guard)
+    return Values(plain_draws, values.labels, values.shape), draws
 
 
 def _sd_draws(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -11,7 +11,6 @@ from jaxtyping import Float
 from .judging.error_bars import Average
 from .judging.status import Code, Status
 from .runtime.validation import InputError
-from .samples.values import Values
 
 if TYPE_CHECKING:
     import pandas
@@ -43,29 +42,6 @@ class Estimate:
     status: tuple[tuple[Status, ...], ...]
     info: Mapping[str, Any]
     sd: "Estimate | None" = None
-
-    @classmethod
-    def of(
-        cls,
-        values: Values,
-        controlled: np.ndarray,
-        plain: Average,
-        better: Average,
-        methods: Sequence[str],
-        statuses: Sequence[Sequence[Status]],
-        info: Mapping[str, Any],
-    ) -> "Estimate":
-        return cls(
-            values.labels,
-            values.shape,
-            values.array,
-            controlled,
-            plain.reshape(values.shape),
-            better.reshape(values.shape),
-            tuple(methods),
-            tuple(tuple(s) for s in statuses),
-            info,
-        )
 
     @property
     def mean(self) -> np.ndarray:

@@ -1,26 +1,32 @@
-"""What every family of control variates is: a way to fit Phi on a standardised problem."""
+"""What every family of control variates is: a way to fit Phi on a standardised problem, fold by fold."""
 
 import abc
+import functools
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..runtime.threads import blas_threads
+from ..runtime.threads import blas_threads, side_by_side
 from ..runtime.validation import InputError, whole_number
-from ..runtime.workers import Arrays, team
+from ..runtime.workers import Arrays, Team, team
 from ..samples.samples import Samples, finite_array
-from ..stein.coordinates import Standardise
+from ..stein.coordinates import Coordinates, Standardise
 from ..stein.folds import Block, Fold
+from ..stein.learned import learned_coordinates
 
 # Evaluation is cut into pieces of this many draws, so that its memory does not grow with them.
 PIECE = 50_000
 FEWEST_DRAWS = 4
-# Operations a draw costs, to an order of magnitude: a fit on 100,000 draws is the smallest for which threads pay.
-WORK_A_DRAW = 2e5
+# Operations per draw, to an order of magnitude: a fit on 100,000 draws is the smallest for which BLAS threads pay.
+WORK_PER_DRAW = 2e5
+
+#: Which coordinates a member is fitted in: whitened by the draws' covariance, scaled one by one, or learned.
+Kind = Literal["affine", "scaled", "learned"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +38,8 @@ class Problem:
     - `offset`: the mean of f that was taken off, in units of its standard deviation. Only objectives
       without a centre (the paper's NCV) look at it.
     - `chains`: how many equally long chains the n draws are.
+    - `states`: how many draws in a row are the states of one orbit, the draw itself first; 1 where there are no orbits.
+    - `weight`: of every state in its orbit, summing to one there; None where all are alike.
     - `place`: where the n draws were taken from, if they are part of a sample.
     """
 
@@ -40,10 +48,23 @@ class Problem:
     y: Float[np.ndarray, "n out"]
     offset: Float[np.ndarray, " out"]
     chains: int
+    states: int = 1
+    weight: Float[np.ndarray, " n"] | None = None
     place: "Place | None" = None
 
+    def select(self, outputs: np.ndarray | None) -> "Problem":
+        """Return the problem of some of the outputs."""
+        return self if outputs is None else replace(self, y=self.y[:, outputs], offset=self.offset[outputs])
+
+    def at_draws(self) -> "Problem":
+        """Return the problem at the draws alone, without the other states of their orbits."""
+        if self.states == 1 and self.weight is None:
+            return self
+        z, s, y = (x[:: self.states] for x in (self.z, self.s, self.y))
+        return Problem(z, s, y, self.offset, self.chains)
+
     def spaced(self, most: int) -> np.ndarray | slice:
-        """Rows of about `most` draws a sample, evenly spaced in their chains: the same ones whatever the fold."""
+        """Return rows of about `most` draws of a sample, evenly spaced in their chains: the same whatever the fold."""
         n = len(self.z)
         place = self.place or Place(n, np.arange(n) % (n // self.chains))
         every = spacing(place.sample, most)
@@ -58,12 +79,12 @@ class Place(NamedTuple):
 
 
 def spaced_sample(draws: int, fitted: Sequence[int]) -> int:
-    """The size of a sample that draws are spaced for: its own, unless some fold has few to fit on."""
+    """Return the size of a sample that draws are spaced for: its own, unless some fold has few to fit on."""
     return min(draws, 4 * min(fitted))
 
 
 def spacing(sample: int, most: int) -> int:
-    """Every so many draws of a sample are `most` of them, or up to twice that."""
+    """Return the step at which `most` draws of a sample, or up to twice as many, are taken."""
     return max(1, sample // most)
 
 
@@ -79,7 +100,7 @@ class Control:
 class Fitted:
     """A fitted control variate. `fitted(samples)` is g at every draw, `(chain, draw, out)`."""
 
-    standardise: Standardise
+    standardise: Coordinates
     scale: Float[np.ndarray, " out"]
     control: Control
 
@@ -88,13 +109,14 @@ class Fitted:
         return self.control.info
 
     def __call__(self, samples: Samples) -> Float[np.ndarray, "chain draw out"]:
-        if samples.dim != len(self.standardise.mean):
-            raise InputError(f"fitted in {len(self.standardise.mean)} dimensions, `samples` has {samples.dim}.")
-        with blas_threads(samples.size * WORK_A_DRAW):
-            g = np.empty((samples.size, len(self.scale)))
+        chains, draws, dim = samples.draws.shape
+        if dim != len(self.standardise.mean):
+            raise InputError(f"fitted in {len(self.standardise.mean)} dimensions, `samples` has {dim}.")
+        with blas_threads(chains * draws * WORK_PER_DRAW):
+            g = np.empty((chains * draws, len(self.scale)))
             for rows, z, s in self.standardise.tiles(samples, PIECE):
                 np.multiply(self.control.evaluate(z, s), self.scale, out=g[rows])
-        return g.reshape(*samples.draws.shape[:2], -1)
+        return g.reshape(chains, draws, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,14 +145,18 @@ class Method(abc.ABC):
     smooth $\Phi$ that grows slower than $1/p$, so its mean under $p$ is zero. tests/test_laws.py runs
     this and the other laws on every row of tests/catalogue.py.
 
-    A subclass is a frozen dataclass that implements `solve` and nothing else. It may say `together = False` if every
-    problem given to `solve` is fitted as if it were alone: its folds can then be fitted by different workers.
+    A subclass is a frozen dataclass that implements `solve` and nothing else. It may say
+
+    - `together = False` if every problem given to `solve` is fitted as if it were alone: its folds can then be
+      fitted by different workers;
+    - `weighted = True` if it looks at the states and weights of a problem; others are given the draws alone.
     """
 
     together: ClassVar[bool] = True
+    weighted: ClassVar[bool] = False
 
     def __str__(self) -> str:
-        """The name with those fields that differ from their defaults: `Polynomial(degree=3)`."""
+        """Return the name with those fields that differ from their defaults: `Polynomial(degree=3)`."""
         changed = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if not _is_default(self, f)]  # type: ignore[arg-type]
         return f"{type(self).__name__}({', '.join(changed)})"
 
@@ -142,95 +168,221 @@ class Method(abc.ABC):
         """Fit g to values of f, `(chain, draw)` or `(chain, draw, out)`, so that f + g varies little."""
         values = as_values(samples, values)
         seed = whole_number("seed", seed, 0)
-        with blas_threads(samples.size * WORK_A_DRAW):
+        with blas_threads(samples.size * WORK_PER_DRAW):
             problem, standardise, scale = make_problem(samples, values)
             return Fitted(standardise, scale, self.solve([problem], seed)[0])
 
     def cross_fit(
-        self, samples: Samples, values: Float[np.ndarray, "chain draw out"], folds: Sequence[Fold], *, seed: int = 0
-    ) -> CrossFit:
-        """Fit on every fold's training draws, evaluate on its test draws."""
-        return self.begin(samples, values, folds, seed=seed)()
-
-    def begin(
         self,
         samples: Samples,
         values: Float[np.ndarray, "chain draw out"],
         folds: Sequence[Fold],
         *,
         seed: int = 0,
-        outputs: np.ndarray | None = None,
-    ) -> Callable[[], CrossFit]:
-        """`cross_fit`, of those `outputs` only if they are given, begun by the workers there are; calling ends it."""
-        shared = team().share(_arrays(samples, values, folds))
-        every = range(len(folds))
-        parts = [list(every)] if self.together else [[k] for k in every]
-        pending = [team().start(_fit_folds, shared, self, samples.names, part, outputs, seed) for part in parts]
+        coordinates: str = "auto",
+    ) -> CrossFit:
+        """Fit on every fold's training draws, evaluate on its test draws."""
+        data = (samples.draws, samples.scores, values, tuple(folds), samples.names)
+        return self.across(Training(*data, seed, len(samples.draws), coordinates))
 
-        def finish() -> CrossFit:
-            done = [answer() for answer in pending]
-            g = np.zeros_like(values if outputs is None else values[..., outputs])
-            for fold, (part, _) in zip(folds, (x for answer in done for x in answer.folds), strict=True):
-                fold.test.put(g, part)
-            infos = [dict(info) for answer in done for _, info in answer.folds]
-            return CrossFit(g, {"seconds": sum(answer.seconds for answer in done), "folds": infos})
-
-        return finish
+    def across(self, training: "Training") -> CrossFit:
+        """Return the out-of-fold g of a training that is already laid out."""
+        kind: Kind = "learned" if training.coordinates == "learned" else "affine"
+        return training.fit([Member(self, kind)])[0]
 
 
-class _Folds(NamedTuple):
-    """What a worker gives back: g at the test draws of its folds with how it came about, and the seconds it took."""
+class Member(NamedTuple):
+    """A method to be fitted in coordinates of a kind, to those `outputs` only if they are given."""
 
-    folds: list[tuple[np.ndarray, Mapping[str, Any]]]
+    method: Method
+    kind: Kind = "affine"
+    outputs: np.ndarray | None = None
+
+    def __str__(self) -> str:
+        return f"{self.method}" if self.kind == "affine" else f"{self.method}, {self.kind} coordinates"
+
+
+# Fits on folds ---------------------------------------------------------------------------------------
+
+
+class FoldProblem(NamedTuple):
+    """A fold's problem, the map to its coordinates, and the scale of each output."""
+
+    problem: Problem
+    coordinates: Coordinates
+    scale: np.ndarray
+
+
+class _Answer(NamedTuple):
+    """What a fit gives back: g at the test draws of its folds, how each came about, and the seconds it took."""
+
+    g: list[np.ndarray]
+    infos: list[Mapping[str, Any]]
     seconds: float
 
 
-def _arrays(samples: Samples, values: np.ndarray, folds: Sequence[Fold]) -> dict[str, np.ndarray]:
-    """All that a fit looks at."""
-    arrays = {"draws": samples.draws, "scores": samples.scores, "values": values}
-    for k, fold in enumerate(folds):
-        for name, block in (("train", fold.train), ("test", fold.test)):
-            arrays[f"{k} {name} chains"], arrays[f"{k} {name} draws"] = block.chains, block.draws
-    return arrays
+@dataclass(frozen=True, eq=False)
+class Training:
+    """Draws, scores and values of f with the folds they are cut into: each fold's problem is made once, for all members.
+
+    - `folds`: of the first `chains` chains, which are averaged over. Chains after them are only fitted on, in all folds.
+    - `states`: every draw is this many states in a row, an orbit, with `weight` `(chain, draw * states)`; as in `Problem`.
+    """
+
+    draws: Float[np.ndarray, "chain state dim"]
+    scores: Float[np.ndarray, "chain state dim"]
+    values: Float[np.ndarray, "chain state out"]
+    folds: tuple[Fold, ...]
+    names: tuple[str, ...]
+    seed: int
+    chains: int
+    coordinates: str = "auto"
+    states: int = 1
+    weight: Float[np.ndarray, "chain state"] | None = None
+    _made: dict[tuple[int, str], FoldProblem] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @functools.cached_property
+    def f(self) -> Float[np.ndarray, "chain draw out"]:
+        """What is averaged over the draws: f, or its mean over each draw's orbit."""
+        return self.over_orbits(
+            Block(np.arange(self.chains), np.arange(self.values.shape[1] // self.states)), self.values
+        )
+
+    def over_orbits(self, block: Block, array: np.ndarray) -> np.ndarray:
+        """Return the block's part of an array of all states, averaged over each draw's orbit."""
+        part = self._of_states(block).take(array)
+        if self.weight is None:
+            return part
+        weight = self._of_states(block).take(self.weight)[..., None]
+        return (part * weight).reshape(len(block.chains), len(block.draws), self.states, -1).sum(axis=2)
+
+    def _of_states(self, block: Block) -> Block:
+        if self.states == 1:
+            return block
+        return Block(block.chains, (block.draws[:, None] * self.states + np.arange(self.states)).ravel())
+
+    @property
+    def fewest(self) -> int:
+        """The draws that the smallest fold is fitted on."""
+        return min(fold.train.size for fold in self.folds)
+
+    def fit(self, members: Sequence[Member]) -> list[CrossFit]:
+        """Return the out-of-fold g of every member, all members and folds side by side."""
+        every = range(len(self.folds))
+        jobs = [
+            (m, which)
+            for m, member in enumerate(members)
+            for which in ([tuple(every)] if member.method.together else [(k,) for k in every])
+        ]
+        answers = self._answers([(members[m], which) for m, which in jobs])
+        fits = []
+        for m, member in enumerate(members):
+            mine = [answer for (k, _), answer in zip(jobs, answers, strict=True) if k == m]
+            g = np.zeros_like(self.f if member.outputs is None else self.f[..., member.outputs])
+            for fold, part in zip(self.folds, (part for answer in mine for part in answer.g), strict=True):
+                fold.test.put(g, part)
+            infos = [dict(info) for answer in mine for info in answer.infos]
+            fits.append(CrossFit(g, {"seconds": sum(answer.seconds for answer in mine), "folds": infos}))
+        return fits
+
+    def _answers(self, jobs: list[tuple[Member, tuple[int, ...]]]) -> list[_Answer]:
+        crew = team()
+        if isinstance(crew, Team):
+            shared = crew.share(self._arrays())
+            layout = (self.names, self.seed, self.chains, self.coordinates, self.states, len(self.folds))
+            return [ask() for ask in [crew.start(_fit_elsewhere, shared, layout, job) for job in jobs]]
+        self.prepare({member.kind for member, _ in jobs})
+        tasks = [functools.partial(self.run, *job) for job in jobs]
+        return side_by_side(tasks, self._work, here=[job[0].method.together for job in jobs])
+
+    @property
+    def _work(self) -> float:
+        return self.draws.shape[0] * self.draws.shape[1] * WORK_PER_DRAW
+
+    def prepare(self, kinds: Collection[Kind]) -> None:
+        """Make the problems of all folds in coordinates of these kinds, side by side."""
+        wanted = [(k, kind) for kind in sorted(kinds) for k in range(len(self.folds)) if (k, kind) not in self._made]
+        side_by_side([functools.partial(self.problem, *at) for at in wanted], self._work)
+
+    def problem(self, k: int, kind: Kind) -> FoldProblem:
+        """Return fold k's problem in coordinates of a kind; it is made when first asked for."""
+        if (k, kind) not in self._made:
+            made = self._make(k, kind)
+            with self._lock:
+                self._made.setdefault((k, kind), made)
+        return self._made[k, kind]
+
+    def _make(self, k: int, kind: Kind) -> FoldProblem:
+        train = self.folds[k].train
+        own = Block(train.chains, train.draws * self.states)  # an orbit begins with its draw
+        draws = Samples.trusted(own.take(self.draws), own.take(self.scores), self.names)
+        coordinates = learned_coordinates(draws, self.seed) if kind == "learned" else Standardise.of(draws)
+        if kind == "scaled" and isinstance(coordinates, Standardise):
+            coordinates = replace(coordinates, factor=None)
+        only = np.arange(self.chains, len(self.draws))
+        all_ = self._of_states(Block(np.append(train.chains, only), train.draws))
+        samples = (
+            draws
+            if all_.size == own.size
+            else Samples.trusted(all_.take(self.draws), all_.take(self.scores), self.names)
+        )
+        problem, scale = _standard(samples, all_.take(self.values), coordinates, own.take(self.values))
+        weight = None if self.weight is None else all_.take(self.weight).reshape(-1)
+        size = spaced_sample(self.draws.shape[0] * self.draws.shape[1], [fold.train.size for fold in self.folds])
+        place = Place(size, np.tile(train.draws, len(train.chains))) if all_.size == own.size else None
+        return FoldProblem(replace(problem, states=self.states, weight=weight, place=place), coordinates, scale)
+
+    def run(self, member: Member, which: tuple[int, ...]) -> _Answer:
+        """Fit a member on the folds called `which` and evaluate it at their test draws."""
+        start = time.perf_counter()
+        method, kind, outputs = member
+        made = [self.problem(k, kind) for k in which]
+        problems = [m.problem.select(outputs) for m in made]
+        controls = method.solve([p if method.weighted else p.at_draws() for p in problems], self.seed)
+        found = []
+        for k, (_, coordinates, scale), control in zip(which, made, controls, strict=True):
+            test = self._of_states(self.folds[k].test)
+            fitted = Fitted(coordinates, scale if outputs is None else scale[outputs], control)
+            g = fitted(Samples.trusted(test.take(self.draws), test.take(self.scores), self.names))
+            if self.weight is not None:
+                weight = test.take(self.weight)[..., None]
+                g = (g * weight).reshape(len(test.chains), -1, self.states, g.shape[-1]).sum(axis=2)
+            found.append(g)
+        return _Answer(found, [dict(control.info) for control in controls], time.perf_counter() - start)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """Return all that a fit looks at, to be sent elsewhere."""
+        arrays = {"draws": self.draws, "scores": self.scores, "values": self.values}
+        if self.weight is not None:
+            arrays["weight"] = self.weight
+        for k, fold in enumerate(self.folds):
+            for name, block in (("train", fold.train), ("test", fold.test)):
+                arrays[f"{k} {name} chains"], arrays[f"{k} {name} draws"] = block.chains, block.draws
+        return arrays
 
 
-def _fit_folds(
-    arrays: Arrays, method: Method, names: tuple[str, ...], which: list[int], outputs: np.ndarray | None, seed: int
-) -> _Folds:
-    """The folds called `which`, from start to end: one task."""
-    start = time.perf_counter()
-    samples = Samples.trusted(arrays["draws"], arrays["scores"], names)
-    values = arrays["values"] if outputs is None else arrays["values"][..., outputs]
+def _fit_elsewhere(arrays: Arrays, layout: tuple, job: tuple[Member, tuple[int, ...]]) -> _Answer:
+    """Run one job of a training that was sent as arrays."""
+    *given, count = layout
 
     def block(k: int, name: str) -> Block:
         return Block(arrays[f"{k} {name} chains"], arrays[f"{k} {name} draws"])
 
-    with blas_threads(samples.size * WORK_A_DRAW):
-        trains = [block(k, "train") for k in which]
-        folds = [block(k, "train") for k in range(len(arrays) // 4)]
-        spaced = spaced_sample(samples.size, [len(b.chains) * len(b.draws) for b in folds])
-        made = [
-            make_problem(
-                samples.select(b.chains, b.draws), b.take(values), Place(spaced, np.tile(b.draws, len(b.chains)))
-            )
-            for b in trains
-        ]
-        controls = method.solve([problem for problem, _, _ in made], seed)
-    found: list[tuple[np.ndarray, Mapping[str, Any]]] = []
-    for k, (_, standardise, scale), control in zip(which, made, controls, strict=True):
-        test = block(k, "test")
-        fitted = Fitted(standardise, scale, control)
-        found.append((fitted(samples.select(test.chains, test.draws)), dict(control.info)))
-    return _Folds(found, time.perf_counter() - start)
+    folds = tuple(Fold(block(k, "train"), block(k, "test")) for k in range(count))
+    data = (arrays["draws"], arrays["scores"], arrays["values"], folds)
+    training = Training(*data, *given, weight=arrays.get("weight"))
+    with blas_threads(training._work):
+        return training.run(*job)
 
 
-def _is_default(method: Method, f: Any) -> bool:
+def _is_default(method: Method, f: "Field[Any]") -> bool:
     default = f.default_factory() if f.default_factory is not MISSING else f.default
     return bool(getattr(method, f.name) == default)
 
 
 def as_values(samples: Samples, values: Any) -> Float[np.ndarray, "chain draw out"]:
-    """Values of f, checked against the samples and given one flat axis of outputs."""
+    """Check values of f against the samples and give them one flat axis of outputs."""
     values = finite_array("values", values, copy=False)
     chains, draws, _ = samples.draws.shape
     if values.shape[:1] == (draws,) and chains == 1 and values.shape[:2] != (1, draws):
@@ -243,25 +395,35 @@ def as_values(samples: Samples, values: Any) -> Float[np.ndarray, "chain draw ou
     return values.reshape(chains, draws, -1)
 
 
-def make_problem(
-    samples: Samples, values: np.ndarray, place: Place | None = None
-) -> tuple[Problem, Standardise, np.ndarray]:
-    """The fit in standard coordinates, the map to them, and the scale of each output."""
+def make_problem(samples: Samples, values: np.ndarray) -> FoldProblem:
+    """Return the fit in standard coordinates, the map to them, and the scale of each output."""
     if samples.size < FEWEST_DRAWS:
         raise InputError(f"`samples` holds {samples.size} draws to fit on; at least {FEWEST_DRAWS} are needed.")
     standardise = Standardise.of(samples)
-    z, s = standardise(samples)
-    flat = values.reshape(samples.size, -1)
-    first = flat[0]
-    spread = np.maximum(flat.max(axis=0) - first, first - flat.min(axis=0))
+    problem, scale = _standard(samples, values, standardise)
+    return FoldProblem(problem, standardise, scale)
+
+
+def _standard(
+    samples: Samples, values: np.ndarray, coordinates: Coordinates, like: np.ndarray | None = None
+) -> tuple[Problem, np.ndarray]:
+    """Put draws, scores and values into standard form; mean and scale of the values are those of `like`, if given."""
+    z, s = coordinates(samples)
+    flat = values.reshape(len(z), -1)
+    part = flat if like is None else like.reshape(-1, flat.shape[1])
+    first = part[0]
+    spread = np.maximum(part.max(axis=0) - first, first - part.min(axis=0))
     spread = np.where(spread > 1e-14 * np.abs(first), spread, 1.0)  # a constant f has nothing to fit
     unit = flat - first
     unit /= spread
-    center = unit.mean(axis=0)
+    own = unit if like is None else (part - first) / spread
+    center = own.mean(axis=0)
     unit -= center
-    deviation = np.sqrt(np.einsum("no,no->o", unit, unit) / len(unit))
+    if like is not None:
+        own -= center
+    deviation = np.sqrt(np.einsum("no,no->o", own, own) / len(own))
     deviation = np.where(deviation > 0, deviation, 1.0)
     unit /= deviation
     scale = spread * deviation
     offset = (first / spread + center) / deviation
-    return Problem(z, s, unit, offset, samples.chains, place), standardise, scale
+    return Problem(z, s, unit, offset, len(samples.draws)), scale

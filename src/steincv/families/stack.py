@@ -1,7 +1,7 @@
 r"""Stacking: a convex combination of the plain mean and several control variates."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,9 +9,8 @@ from jaxtyping import Float
 
 from ..judging.error_bars import ROUND_OFF
 from ..runtime.validation import InputError
-from ..samples.samples import Samples
 from ..stein.folds import Block, Fold, make_folds
-from .method import Control, CrossFit, Method, Place, Problem
+from .method import Control, CrossFit, Kind, Member, Method, Place, Problem, Training
 
 
 @dataclass(frozen=True)
@@ -64,24 +63,14 @@ class Stack(Method):
 
         return Control(evaluate, {"weights": weights.tolist(), "members": [str(m) for m in self.members]})
 
-    def begin(
-        self,
-        samples: Samples,
-        values: np.ndarray,
-        folds: Sequence[Fold],
-        *,
-        seed: int = 0,
-        outputs: np.ndarray | None = None,
-    ) -> Callable[[], CrossFit]:
+    def across(self, training: Training) -> CrossFit:
         start = time.perf_counter()
-        pending = [member.begin(samples, values, folds, seed=seed, outputs=outputs) for member in self.members]
-
-        def finish() -> CrossFit:
-            names = [str(member) for member in self.members]
-            f = values if outputs is None else values[..., outputs]
-            return combine(names, [fit() for fit in pending], f, folds, start)
-
-        return finish
+        names = [str(member) for member in self.members]
+        kind: Kind = "learned" if training.coordinates == "learned" else "affine"
+        simple = [m for m in self.members if type(m).across is Method.across]
+        fits = dict(zip(map(id, simple), training.fit([Member(m, kind) for m in simple]), strict=True))
+        found = [fits[id(m)] if id(m) in fits else m.across(training) for m in self.members]
+        return combine(names, found, training.f, training.folds, start)
 
 
 def combine(

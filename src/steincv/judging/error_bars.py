@@ -60,6 +60,11 @@ class Average:
     def reshape(self, shape: tuple[int, ...]) -> "Average":
         return Average(*(x.reshape(shape) for x in vars(self).values()))
 
+    def where(self, mine: np.ndarray, other: "Average") -> "Average":
+        """Return the fields of this average for the outputs where `mine` is true, of the other one elsewhere."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Average(*(np.where(mine, x, y) for x, y in pairs))
+
     def __getitem__(self, pick: int | slice | np.ndarray) -> "Average":
         return Average(*(np.asarray(x[pick]) for x in vars(self).values()))
 

@@ -6,7 +6,7 @@ XLA's own threads, that costs up to fifty times the work. So it is asked for whe
 
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -18,8 +18,7 @@ from threadpoolctl import ThreadpoolController
 # Floating-point operations from which on waking the other threads is worth it: about a second of one core.
 MUCH_WORK = 2e10
 
-First = TypeVar("First")
-Second = TypeVar("Second")
+Answer = TypeVar("Answer")
 
 # Looked for at once: among the hundreds of libraries that are there later it takes a hundred times as long.
 _CONTROLLER = ThreadpoolController()
@@ -55,23 +54,42 @@ def blas_threads(work: float) -> Iterator[None]:
                 _before.restore_original_limits()
 
 
-def both(first: Callable[[], First], second: Callable[[], Second], work: float) -> tuple[First, Second]:
-    """Two answers, the first found in a thread beside where there is one to spare. Neither changes by this.
+def side_by_side(
+    tasks: Sequence[Callable[[], Answer]], work: float, here: Sequence[bool] | None = None
+) -> list[Answer]:
+    """Return the answers of all tasks, found in as many threads as the user allows. None of them changes by this.
 
-    There is none where `work` is so much that each wants all threads, where the user allows one, or where others of
-    our threads are at it. The second answer is found in the thread, and with the settings of JAX, of whoever asks.
+    They are found one after the other where `work` is so much that each wants all threads, where one is allowed, or
+    where others of our threads are at it. Those marked `here` keep the thread, and so JAX's settings, of whoever asks.
     """
-    if work >= MUCH_WORK or threads() == 1:
-        return first(), second()
-    # one setting for both: it is the process's, and they would change each other's
-    with blas_threads(0), ThreadPoolExecutor(1) as beside:
-        pending = beside.submit(copy_context().run, first)
+    count = min(threads(), len(tasks))
+    if work >= MUCH_WORK or count <= 1:
+        return [task() for task in tasks]
+    stays = [False] * len(tasks) if here is None else here
+    # one setting for all: it is the process's, and they would change each other's
+    with blas_threads(0), ThreadPoolExecutor(count) as beside:
+        pending = {
+            k: beside.submit(copy_context().run, task)
+            for k, (task, stay) in enumerate(zip(tasks, stays, strict=True))
+            if not stay
+        }
+        found: dict[int, Answer] = {}
+        failed: dict[int, BaseException] = {}
         try:
-            answer = second()
-        except Exception:
-            pending.result()  # its error, if it has one, would have come first
-            raise
-        return pending.result(), answer
+            for k, task in enumerate(tasks):
+                if k not in pending:
+                    found[k] = task()
+        except Exception as error:
+            failed[k] = error
+        for k, future in pending.items():
+            error = future.exception()
+            if error is None:
+                found[k] = future.result()
+            else:
+                failed[k] = error
+        if failed:
+            raise failed[min(failed)]  # the one that would have come first
+        return [found[k] for k in range(len(tasks))]
 
 
 def threads() -> int:

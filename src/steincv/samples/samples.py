@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..runtime.validation import InputError
+from .log_density import LogDensity
 
 Constrain = Callable[[Any], Mapping[str, Any]]
 
@@ -118,6 +119,10 @@ class Samples:
     - `names`: one label a coordinate; `x[0]`, `x[1]`, ... if not given.
     - `constrain`: maps one unconstrained vector to a dict of the parameters as the user knows them.
     - `parameters`: instead of `constrain`, what it would return: a dict of arrays `(chain, draw, ...)`.
+    - `log_density`: the model, where it can still be asked: a function of one unconstrained vector that JAX can
+      differentiate, or that returns the log density and its gradient. `estimate` then looks around every draw.
+    - `fitting`: a pair of draws and scores `(n, dim)` or `(chain, draw, dim)` to fit on as well, such as those of the
+      warm-up; they are never averaged over.
 
     >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(size=(4, 100, 2))
@@ -130,6 +135,8 @@ class Samples:
     names: tuple[str, ...]
     constrain: Constrain | None
     parameters: Parameters | None
+    log_density: LogDensity | None
+    fitting: tuple[Float[np.ndarray, "n dim"], Float[np.ndarray, "n dim"]] | None
 
     def __init__(
         self,
@@ -138,6 +145,8 @@ class Samples:
         names: Sequence[str] | None = None,
         constrain: Constrain | None = None,
         parameters: Mapping[str, Any] | Parameters | None = None,
+        log_density: LogDensity | Callable[[Any], Any] | None = None,
+        fitting: tuple[Any, Any] | None = None,
     ):
         draws, scores = finite_array("draws", draws), finite_array("scores", scores)
         if draws.shape != scores.shape:
@@ -177,12 +186,13 @@ class Samples:
                         f"the parameter `{name}` has shape {array.shape}, expected {draws.shape[:2]} and more axes: "
                         f"one value at every draw."
                     )
-        self._set(draws, scores, names, constrain, parameters)
+        model = None if log_density is None else LogDensity.of(log_density, draws[0, 0])
+        more = None if fitting is None else _fitting(fitting, dim)
+        self._set(draws, scores, names, constrain, parameters, model, more)
 
-    def _set(self, draws: Any, scores: Any, names: Any, constrain: Any, parameters: Any) -> None:
-        fields = ("draws", "scores", "names", "constrain", "parameters")
-        for field, value in zip(fields, (draws, scores, names, constrain, parameters), strict=True):
-            object.__setattr__(self, field, value)
+    def _set(self, *values: Any) -> None:
+        for name, value in zip(self.__dataclass_fields__, values, strict=True):
+            object.__setattr__(self, name, value)
 
     @property
     def chains(self) -> int:
@@ -213,7 +223,14 @@ class Samples:
     def trusted(cls, draws: np.ndarray, scores: np.ndarray, names: tuple[str, ...]) -> "Samples":
         """Of arrays `(chain, draw, dim)` that come from checked samples: they are not checked again, nor copied."""
         samples = object.__new__(cls)
-        samples._set(draws, scores, names, None, None)
+        samples._set(draws, scores, names, None, None, None, None)
+        return samples
+
+    @classmethod
+    def at(cls, points: np.ndarray, like: "Samples") -> "Samples":
+        """Return points `(chain, draw, dim)` of the same model, at which functions are evaluated; they have no scores."""
+        samples = object.__new__(cls)
+        samples._set(points, points, like.names, like.constrain, None, None, None)
         return samples
 
     def select(self, chains: np.ndarray, draws: np.ndarray) -> "Samples":
@@ -221,13 +238,27 @@ class Samples:
         part = object.__new__(Samples)
         take = np.ix_(chains, draws)
         parameters = None if self.parameters is None else self.parameters.select(chains, draws)
-        part._set(self.draws[take], self.scores[take], self.names, self.constrain, parameters)
+        known = (self.names, self.constrain, parameters, self.log_density, self.fitting)
+        part._set(self.draws[take], self.scores[take], *known)
         return part
 
     def __repr__(self) -> str:
         chains, draws, dim = self.draws.shape
         shown = ", ".join(self.names[:6]) + (", ..." if dim > 6 else "")
         return f"Samples({chains} chains x {draws} draws x {dim} dimensions: {shown})"
+
+
+def _fitting(given: tuple[Any, Any], dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Check draws and scores that are only fitted on, and return them as `(n, dim)`."""
+    if not (isinstance(given, tuple | list) and len(given) == 2):
+        raise InputError("`fitting` must be a pair of draws and scores.")
+    draws, scores = finite_array("fitting draws", given[0]), finite_array("fitting scores", given[1])
+    if draws.shape != scores.shape or draws.ndim not in (2, 3) or draws.shape[-1] != dim:
+        raise InputError(
+            f"`fitting` has draws of shape {draws.shape} and scores of shape {scores.shape}; expected both (n, {dim}) "
+            f"or (chain, draw, {dim})."
+        )
+    return draws.reshape(-1, dim), scores.reshape(-1, dim)
 
 
 class Streamed(abc.ABC):

@@ -8,6 +8,7 @@ $$ g(x) = \nabla \cdot \Phi(x) + \Phi(x) \cdot s(x) $$
 has mean zero under $p$, whatever the parameters of $\Phi$. Every method here is a choice of $\Phi$.
 """
 
+import abc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -35,8 +36,40 @@ def stein(divergence: Any, trial: Any, scores: Any) -> Any:
     return divergence + (trial * scores).sum(-1)
 
 
+class Coordinates(abc.ABC):
+    """A smooth bijection x = T(z) of R^dim, seen from z, where draws and scores are of order one."""
+
+    mean: Float[np.ndarray, " dim"]
+
+    @abc.abstractmethod
+    def rows(self, samples: Samples, rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        """Return some of the draws, counted chain after chain, with their scores; refuse those that are too large."""
+
+    @abc.abstractmethod
+    def pull(self, x: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return any `(n, dim)` points with their scores, whatever their size."""
+
+    @abc.abstractmethod
+    def inverse(self, z: np.ndarray) -> np.ndarray:
+        """Return the points x = T(z)."""
+
+    @abc.abstractmethod
+    def log_jacobian(self, z: np.ndarray) -> np.ndarray:
+        """Return log |det dT/dz| at every point."""
+
+    def __call__(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
+        """Return draws and scores in these coordinates, each `(chain * draw, dim)`."""
+        return self.rows(samples, slice(None))
+
+    def tiles(self, samples: Samples, size: int = TILE) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+        """Yield the same, `size` draws at a time, and which they are."""
+        for start in range(0, samples.draws.shape[0] * samples.draws.shape[1], size):
+            part = slice(start, start + size)
+            yield part, *self.rows(samples, part)
+
+
 @dataclass(frozen=True, eq=False)
-class Standardise:
+class Standardise(Coordinates):
     r"""The affine map $z = L^{-1}(x - m)$ to coordinates of mean 0 and covariance 1.
 
     $m$ and $L$ are the mean and the Cholesky factor of the covariance of the draws it was made from;
@@ -79,28 +112,32 @@ class Standardise:
             correlation += z.T @ z / n
         return cls(mean, scale, _factor(correlation, samples.names))
 
-    def __call__(self, samples: Samples) -> tuple[np.ndarray, np.ndarray]:
-        """Draws and scores in standard coordinates, each `(chain * draw, dim)`."""
-        return self._of_rows(samples, slice(None))
-
-    def tiles(self, samples: Samples, size: int = TILE) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-        """The same, so many draws at a time, and which they are."""
-        for start in range(0, samples.size, size):
-            rows = slice(start, start + size)
-            yield rows, *self._of_rows(samples, rows)
-
-    def _of_rows(self, samples: Samples, rows: slice) -> tuple[np.ndarray, np.ndarray]:
+    def rows(self, samples: Samples, rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        dim = len(self.mean)
         with np.errstate(over="ignore", invalid="ignore"):
-            z = (samples.draws.reshape(-1, samples.dim)[rows] - self.mean) / self.scale
-            s = samples.scores.reshape(-1, samples.dim)[rows] * self.scale
+            z = (samples.draws.reshape(-1, dim)[rows] - self.mean) / self.scale
+            s = samples.scores.reshape(-1, dim)[rows] * self.scale
         start = rows.start or 0
         far = "standard deviations from the mean of those fitted on: the chains have not mixed"
         _check_size("draws", z, samples, start, far)
         large = "over the standard deviation of its coordinate, where correct scores are of order 1"
         _check_size("scores", s, samples, start, large)
+        return self._whiten(z, s)
+
+    def pull(self, x: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self._whiten((x - self.mean) / self.scale, scores * self.scale)
+
+    def _whiten(self, z: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.factor is None:
             return z, s
         return z @ np.linalg.inv(self.factor).T, s @ self.factor
+
+    def inverse(self, z: np.ndarray) -> np.ndarray:
+        return self.mean + self.scale * (z if self.factor is None else z @ self.factor.T)
+
+    def log_jacobian(self, z: np.ndarray) -> np.ndarray:
+        factor = 0.0 if self.factor is None else np.log(np.diag(self.factor)).sum()
+        return np.full(len(z), np.log(self.scale).sum() + factor)
 
 
 def check_standard(samples: Samples) -> None:

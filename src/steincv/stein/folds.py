@@ -18,6 +18,11 @@ class Block:
     chains: np.ndarray
     draws: np.ndarray
 
+    @property
+    def size(self) -> int:
+        """How many draws it has."""
+        return len(self.chains) * len(self.draws)
+
     def take(self, array: np.ndarray) -> np.ndarray:
         """The block's part of an array `(chain, draw, ...)`."""
         return array[np.ix_(self.chains, self.draws)]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..estimating import enough, estimate, verdict
+from ..estimating import enough, estimate, report
 from ..families.method import Method
 from ..families.monte_carlo import MonteCarlo
 from ..families.neural.neural import Neural
@@ -25,6 +25,7 @@ from ..judging.diagnostics import (
 )
 from ..judging.error_bars import Average
 from ..judging.status import Code, Status
+from ..judging.verdict import verdict
 from ..runtime.memory import reserve
 from ..runtime.threads import blas_threads
 from ..runtime.validation import InputError, whole_number
@@ -137,7 +138,22 @@ def _result(passed: Passed, method: str, info: dict[str, Any], guard: bool, alar
     ess = np.minimum(plain.ess, better.ess)
     statuses = value_status(values.array, ess) if passed.blocks.size == 1 else _value_status(passed, ess)
     controlled, methods = passed.controlled.means(), [method] * len(values.labels)
-    return verdict(values, controlled, plain, better, passed.plain.largest, statuses, methods, info, alarms, guard)
+    counts = (
+        {k: f(i[k] for i in info["folds"] if "features" in i) for k, f in (("features", max), ("draws", min))}
+        if any("features" in i for i in info["folds"])
+        else {"features": 0, "draws": 0}
+    )
+    found = verdict(
+        plain,
+        better,
+        passed.plain.largest,
+        statuses,
+        alarms,
+        guard=guard,
+        features=counts["features"],
+        fitted_on=counts["draws"],
+    )
+    return report(values, controlled, plain, found, methods, info)
 
 
 def _value_status(passed: Passed, ess: np.ndarray) -> list[list[Status]]:

@@ -53,6 +53,7 @@ class Polynomial(Method):
     penalty: float | Literal["auto"] = "auto"
 
     together = False
+    weighted = True
 
     def __post_init__(self) -> None:
         whole_number("degree", self.degree, 1)
@@ -70,15 +71,17 @@ class Polynomial(Method):
         dim = problem.z.shape[1]
         features = feature_count(dim, self.degree)
         rows = problem.spaced(most_fitted(dim, self.degree))
+        orbits = None if problem.weight is None else problem.weight.reshape(-1, problem.states)
         z, s, y = problem.z[rows], problem.s[rows], problem.y[rows]
         n = len(z)
-        if n >= max(MANY_DRAWS, 4 * features):
+        if n >= max(MANY_DRAWS, 4 * features) and orbits is None:
             self._reserve(n, dim, 8 * (5 * features**2 + 4 * TILE * features))
             fit = self._fit_in_tiles(z, s, y)
         else:
             # features, centred and scaled copies and the eigenvector side; one Gram matrix and its vectors
             self._reserve(n, dim, 8 * (4 * n * features + 3 * min(n, features) ** 2))
-            fit = ridge(stein_features(z, s, self.degree), y, degrees(dim, self.degree), self.penalty, overwrite=True)
+            x, kinds = stein_features(z, s, self.degree), degrees(dim, self.degree)
+            fit = ridge(x, y, kinds, self.penalty, overwrite=True, orbits=orbits)
 
         def evaluate(z: np.ndarray, s: np.ndarray) -> np.ndarray:
             return -(stein_features(z, s, self.degree) @ fit.coefficients)

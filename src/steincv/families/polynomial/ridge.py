@@ -5,6 +5,9 @@ $$ \min_{c,\beta}\ \tfrac1n |y - c - X\beta|^2 + \lambda \sum_j \rho^{\,k_j - 1}
 for features of degree $k_j$: linear terms are penalised less than quadratic ones. One
 eigendecomposition a $\rho$, of the smaller of the two Gram matrices (features or draws), serves
 every $\lambda$ and every output, with the exact leave-one-out residuals $r_i / (1 - 1/n - h_i)$.
+
+States of one orbit are left out together, $(I - H_{oo})^{-1} r_o$, and judged by their weighted mean: they are nearly
+copies of each other, and leaving out one of them would choose far too small a penalty.
 """
 
 from collections.abc import Callable
@@ -54,11 +57,12 @@ class _Spectrum:
     back: Callable[[np.ndarray], np.ndarray]
 
     @classmethod
-    def of(cls, scaled: np.ndarray, y: np.ndarray, every: int) -> "_Spectrum":
-        """From the smaller of the two Gram matrices."""
+    def of(cls, scaled: np.ndarray, y: np.ndarray, judged: int | np.ndarray) -> "_Spectrum":
+        """From the smaller of the two Gram matrices. `judged`: these rows, or every so many."""
+        rows = slice(None, None, judged) if isinstance(judged, int) else judged
         n, features = scaled.shape
         if features <= n:
-            return cls.of_moments(scaled.T @ scaled, scaled.T @ y, scaled[::every])
+            return cls.of_moments(scaled.T @ scaled, scaled.T @ y, scaled[rows])
         with blas_threads(9.0 * n**3):
             values, vectors = np.linalg.eigh(scaled @ scaled.T)
         values = np.maximum(values, 0)
@@ -69,7 +73,7 @@ class _Spectrum:
             safe = np.where(values > values[-1] * 1e-14, values, np.inf)
             return scaled.T @ (left @ (shrunk / safe[:, None]))
 
-        return cls(values, left[::every], left.T @ y, back)
+        return cls(values, left[rows], left.T @ y, back)
 
     @classmethod
     def of_moments(cls, gram: np.ndarray, cross: np.ndarray, judged: np.ndarray) -> "_Spectrum":
@@ -86,8 +90,15 @@ def ridge(
     penalty: float | str,
     *,
     overwrite: bool = False,
+    orbits: Float[np.ndarray, "orbit state"] | None = None,
 ) -> RidgeFit:
-    """Fit every output; `penalty` is lambda, the same for all degrees, or "auto". `overwrite` may use up `features`."""
+    """Fit every output; `penalty` is lambda, the same for all degrees, or "auto".
+
+    - `overwrite`: may use up `features`.
+    - `orbits`: the weights of the states that the draws are, orbit after orbit; None if they are draws.
+    """
+    if orbits is not None:
+        return _ridge_on_orbits(features, y, degree, penalty, orbits)
     n = len(features)
     x = np.subtract(features, features.mean(axis=0), out=features if overwrite else None)
     every = judged_every(n)
@@ -96,6 +107,28 @@ def ridge(
         return _Spectrum.of(x * root if (root != 1).any() else x, y, every)
 
     return _choose(spectrum, n, y[::every] - y.mean(axis=0), degree, penalty)
+
+
+def _ridge_on_orbits(
+    features: np.ndarray, y: np.ndarray, degree: np.ndarray, penalty: float | str, weight: np.ndarray
+) -> RidgeFit:
+    n, states = weight.shape
+    flat = weight.reshape(-1, 1)
+    root_weight = np.sqrt(flat)
+    x = features - (flat * features).sum(axis=0) / n
+    x *= root_weight
+    y = root_weight * (y - (flat * y).sum(axis=0) / n)
+    judged = (np.arange(0, n, judged_every(n * states))[:, None] * states + np.arange(states)).ravel()
+    few = x[judged]
+    moments = (x.T @ x, x.T @ y) if x.shape[1] <= len(x) else None
+
+    def spectrum(root: np.ndarray) -> _Spectrum:
+        if moments is not None:
+            gram, cross = moments
+            return _Spectrum.of_moments(root[:, None] * gram * root, root[:, None] * cross, few * root)
+        return _Spectrum.of(x * root, y, judged)
+
+    return _choose(spectrum, n, y[judged], degree, penalty, root_weight[judged].reshape(-1, states))
 
 
 def ridge_of_moments(
@@ -129,7 +162,9 @@ def _choose(
     judged_y: np.ndarray,
     degree: np.ndarray,
     penalty: float | str,
+    orbits: np.ndarray | None = None,
 ) -> RidgeFit:
+    """Choose growth and penalty of every output. `orbits`: roots of the weights of the judged states."""
     features, outputs = len(degree), judged_y.shape[1]
     plenty = n >= PLENTY * features
     if penalty == "auto":
@@ -143,7 +178,10 @@ def _choose(
     for growth in growths:
         root = growth ** (-0.5 * (degree - 1.0))
         spectrum = spectrum_of(root)
-        errors = _leave_one_out(spectrum, judged_y, n, n * lambdas)
+        if orbits is None:
+            errors = _leave_one_out(spectrum, judged_y, n, n * lambdas)
+        else:
+            errors = _leave_orbit_out(spectrum, judged_y, n, n * lambdas, orbits)
         choice = errors.argmin(axis=0)
         lowest = errors[choice, np.arange(outputs)]
         better = (lowest < best) | (growth == growths[0])
@@ -180,4 +218,23 @@ def _leave_one_out(spectrum: _Spectrum, y: np.ndarray, n: int, ridges: np.ndarra
             errors[k] += np.einsum("ij,ij->j", r, r)
     errors /= len(y)
     errors[least < INTERPOLATION] = np.inf
+    return errors
+
+
+def _leave_orbit_out(
+    spectrum: _Spectrum, y: np.ndarray, n: int, ridges: np.ndarray, root: Float[np.ndarray, "orbit state"]
+) -> np.ndarray:
+    """Mean squared residual of orbit means, `(penalty, out)`, each from a fit to the other orbits."""
+    orbits, states = root.shape
+    left = spectrum.judged.reshape(orbits, states, -1)
+    errors = np.empty((len(ridges), y.shape[1]))
+    for k, ridge in enumerate(ridges):
+        shrink = 1 / (spectrum.values + ridge)
+        hat = (left * shrink) @ left.transpose(0, 2, 1) + root[:, :, None] * root[:, None] / n
+        residual = (y - spectrum.judged @ (shrink[:, None] * spectrum.along)).reshape(orbits, states, -1)
+        kept = np.eye(states) - hat
+        if np.linalg.eigvalsh(kept).min() < INTERPOLATION:
+            errors[k] = np.inf
+            continue
+        errors[k] = ((root[:, :, None] * np.linalg.solve(kept, residual)).sum(axis=1) ** 2).mean(axis=0)
     return errors

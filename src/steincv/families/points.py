@@ -1,0 +1,181 @@
+"""Where control variates are fitted besides the draws: on orbits around them, and on draws that are only fitted on."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from ..runtime.validation import InputError, whole_number
+from ..samples.log_density import LogDensity
+from ..samples.samples import Samples
+from ..samples.values import values_of
+from ..stein.coordinates import Coordinates, Standardise
+from ..stein.folds import Fold
+from ..stein.orbits import Orbits, check_model, find_step, orbits
+from .method import Kind, Training
+from .polynomial.hermite import feature_count
+
+
+class Price(NamedTuple):
+    """How much `orbits="auto"` spends."""
+
+    # States of an orbit where draws are scarce for the features of a quadratic, and where they are not so scarce.
+    most: int = 8
+    few: int = 4
+    # With this many draws per quadratic feature a fit on the draws alone has all that it needs.
+    plenty: int = 20
+    # Seconds of gradients, judged by the time that a few of them take, and how many those are.
+    seconds: float = 30.0
+    probed: int = 64
+
+
+PRICE = Price()
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Draws, or the states of orbits around them, with f at each; chains beyond the first `chains` are only fitted on."""
+
+    draws: Float[np.ndarray, "chain state dim"]
+    scores: Float[np.ndarray, "chain state dim"]
+    values: Float[np.ndarray, "chain state out"]
+    chains: int
+    states: int
+    weight: Float[np.ndarray, "chain state"] | None
+    info: Mapping[str, Any]
+
+    def training(
+        self,
+        targets: Callable[[np.ndarray], np.ndarray],
+        folds: Sequence[Fold],
+        names: tuple[str, ...],
+        seed: int,
+        coordinates: str,
+    ) -> Training:
+        data = (self.draws, self.scores, targets(self.values), tuple(folds), names, seed, self.chains, coordinates)
+        return Training(*data, self.states, self.weight)
+
+
+def gather(
+    samples: Samples,
+    f: Any,
+    values: Float[np.ndarray, "chain draw out"],
+    wanted: int | Literal["auto"],
+    coordinates: str,
+    folds: Sequence[Fold],
+    seed: int,
+) -> Points:
+    """Return all points to fit on, with the values of f there; the draws themselves where nothing else is asked for."""
+    chains, draws, dim = samples.draws.shape
+    states, info = _states(samples, f, wanted, min(fold.train.size for fold in folds))
+    x, s, weight = samples.draws, samples.scores, None
+    if states > 1:
+        x, s, weight, info = _around(samples, states, coordinates, folds, seed)
+        values = _at(x, f, samples)
+    if samples.fitting is not None:
+        more = [_as_chains(a, draws, states) for a in samples.fitting]
+        values = np.concatenate([values, _at(more[0], f, samples, "fitting")])
+        x, s = np.concatenate([x, more[0]]), np.concatenate([s, more[1]])
+        if weight is not None:
+            weight = np.concatenate([weight, np.full(more[0].shape[:2], 1 / states)])
+    return Points(x, s, values, chains, states, weight, info)
+
+
+def _states(samples: Samples, f: Any, wanted: Any, n: int) -> tuple[int, dict[str, Any]]:
+    """Return how many states every orbit has, 1 for none, and what is said about it."""
+    if wanted != "auto":
+        states = whole_number("orbits", wanted, 0)
+        if states > 1 and samples.log_density is None:
+            raise InputError(
+                "`orbits` ask the model, which `samples` does not know. Give Samples(..., log_density=...): a function "
+                "of one unconstrained vector that JAX can differentiate, or that returns value and gradient."
+            )
+        if states > 1 and (why := _unknown(samples, f)):
+            raise InputError(f"`orbits` need f at new points: {why}")
+        return max(states, 1), {}
+    if samples.log_density is None or _unknown(samples, f):
+        return 1, {}
+    features = feature_count(samples.draws.shape[-1], 2)
+    if n >= PRICE.plenty * features:
+        return 1, {}
+    states = PRICE.most if n < 4 * features else PRICE.few
+    seconds = _seconds_per_gradient(samples) * samples.draws.shape[0] * samples.draws.shape[1]
+    affordable = 1 + int(PRICE.seconds / max(seconds, 1e-9))
+    return (min(states, affordable), {}) if affordable > 1 else (1, {"orbits": {"states": 1, "seconds": seconds}})
+
+
+def _unknown(samples: Samples, f: Any) -> str:
+    """Say why f cannot be evaluated at new points, if so."""
+    if samples.parameters is not None:
+        return "`samples` holds arrays of parameters; give it the function `constrain` instead."
+    each = f.values() if isinstance(f, Mapping) else [f]
+    if any(not (g is None or callable(g)) for g in each):
+        return "give it as a function, not as an array of values at the draws."
+    return ""
+
+
+def _seconds_per_gradient(samples: Samples) -> float:
+    """Measure what a gradient costs; the first call may compile."""
+    assert samples.log_density is not None
+    some = samples.draws.reshape(-1, samples.draws.shape[-1])[: PRICE.probed]
+    samples.log_density(some)
+    start = time.perf_counter()
+    samples.log_density(some)
+    return (time.perf_counter() - start) / len(some)
+
+
+def _around(
+    samples: Samples, states: int, coordinates: str, folds: Sequence[Fold], seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    """Run orbits from all draws, each in coordinates of its fold, which have not seen it."""
+    model: LogDensity = samples.log_density  # type: ignore[assignment]
+    chains, draws, dim = samples.draws.shape
+    flat = samples.draws.reshape(-1, dim), samples.scores.reshape(-1, dim)
+    start, before = time.perf_counter(), model.spent[0]
+    check_model(*flat, model, Standardise.of(samples).scale)
+    kind: Kind = "affine" if coordinates == "affine" else "learned"
+    blank = np.zeros((chains, draws, 1))
+    training = Training(samples.draws, samples.scores, blank, tuple(folds), samples.names, seed, chains)
+    training.prepare([kind])
+    maps: list[Coordinates] = [training.problem(k, kind).coordinates for k in range(len(folds))]
+    step = min(find_step(*flat, model, each, states, seed) for each in maps[:1])
+    x, s = (np.repeat(a, states, axis=1) for a in (samples.draws, samples.scores))
+    weight = np.zeros((chains, draws * states))
+    weight[:, ::states] = 1.0  # draws that are in no test fold stay alone
+    effective, lost = [], []
+    for k, (fold, each) in enumerate(zip(folds, maps, strict=True)):
+        for block in [fold.test] if len(folds) > 1 else [fold.test, fold.train]:
+            parts = [block.take(a).reshape(-1, dim) for a in (samples.draws, samples.scores)]
+            found: Orbits = orbits(*parts, model, each, states, step, np.random.default_rng([seed, k]))
+            at = np.ix_(block.chains, (block.draws[:, None] * states + np.arange(states)).ravel())
+            shape = (len(block.chains), len(block.draws) * states)
+            x[at], s[at] = found.draws.reshape(*shape, dim), found.scores.reshape(*shape, dim)
+            weight[at] = found.weight.reshape(shape)
+            effective.append(found.effective)
+            lost.append(found.weight[:, 0] == 1.0)
+    info = {
+        "states": states,
+        "step": step,
+        "effective": float(np.concatenate(effective).mean()),
+        "lost": float(np.concatenate(lost).mean()),
+        "gradients": model.spent[0] - before,
+        "seconds": time.perf_counter() - start,
+    }
+    return x, s, weight, {"orbits": info}
+
+
+def _at(x: np.ndarray, f: Any, samples: Samples, what: str = "orbits") -> np.ndarray:
+    """Evaluate f at new points `(chain, state, dim)`."""
+    if why := _unknown(samples, f):
+        raise InputError(f"`{what}` need f at new points: {why}")
+    return values_of(f, Samples.at(x, samples)).array
+
+
+def _as_chains(points: np.ndarray, draws: int, states: int) -> np.ndarray:
+    """Lay points out as chains as long as the others, evenly spaced; every one of them is an orbit of equal states."""
+    count = max(1, len(points) // draws)
+    some = points[np.linspace(0, len(points) - 1, count * draws).astype(int)].reshape(count, draws, -1)
+    return np.repeat(some, states, axis=1)

@@ -1,0 +1,78 @@
+"""Which of two means is reported, the plain one or the controlled one, and why: one verdict for every verb."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from .diagnostics import rare_draws_status
+from .error_bars import ROUND_OFF, Average
+from .status import Code, Status
+
+
+class Verdict(NamedTuple):
+    """For every output: whether control variates are used, the mean that is reported, and what happened."""
+
+    used: Bool[np.ndarray, " out"]
+    reported: Average
+    statuses: list[list[Status]]
+
+
+def verdict(
+    plain: Average,
+    better: Average,
+    size: Float[np.ndarray, " out"],
+    statuses: Sequence[Sequence[Status]],
+    alarms: Sequence[Status],
+    *,
+    guard: bool,
+    features: int = 0,
+    fitted_on: int = 0,
+) -> Verdict:
+    """Judge every output.
+
+    - `size`: the largest value of f, in size; what is below its round-off is constant or exact.
+    - `statuses`: what the values of f themselves say. `alarms`: what draws and scores say, for all outputs.
+    - `features`, `fitted_on`: of the regression with the most features, and the fewest draws.
+    """
+    deviation, left = (a.standard_error * np.sqrt(a.ess) for a in (plain, better))
+    widened = widened_ratio(plain, better)
+    used = np.ones(len(widened), dtype=bool)
+    said: list[list[Status]] = []
+    for k, about in enumerate(statuses):
+        found = list(about)
+        said.append(found)
+        if deviation[k] <= 4 * np.finfo(float).eps * size[k]:
+            found[:] = [Status.of(Code.CONSTANT)]
+            used[k] = False
+            continue
+        found += alarms
+        if left[k] <= max(ROUND_OFF * deviation[k], 64 * np.finfo(float).eps * size[k]) and not alarms:
+            found[:] = [s for s in found if s.code is not Code.LOW_ESS]
+            found.append(Status.of(Code.EXACT, spread=left[k] / deviation[k]))
+        elif guard and (alarms or widened[k] >= gain_limit(plain.ess[k])):
+            used[k] = False
+            if not alarms:
+                found.append(Status.of(Code.NO_GAIN, ratio=widened[k]))
+            found += rare_draws_status(plain, k)
+        else:
+            found += rare_draws_status(better, k)
+        if features > fitted_on:
+            found.append(Status.of(Code.TOO_MANY_FEATURES, features=features, draws=fitted_on))
+    return Verdict(used, better.where(used, plain), said)
+
+
+def gain_limit(ess: Float[np.ndarray, " out"] | float) -> Float[np.ndarray, " out"]:
+    """Return the variance ratio that counts as a gain: below 1 by more than its noise at this many effective draws."""
+    return np.asarray(np.maximum(0.2, 1 - 2 / np.sqrt(np.maximum(ess, 1.0))))
+
+
+def widened_ratio(plain: Average, better: Average) -> Float[np.ndarray, " out"]:
+    """Return the variance ratio, times the square of how many more standard errors an interval of `better` has.
+
+    Few draws may carry its error bar; the interval is then wider than the standard error says.
+    """
+    old = plain.standard_error
+    ratio = np.divide(better.standard_error, old, out=np.ones_like(old), where=old > 0) ** 2
+    return ratio * np.maximum(better.half_width() / plain.half_width(), 1.0) ** 2

@@ -1,0 +1,95 @@
+"""The model itself: a log density with its gradient, at many points at once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from ..runtime.validation import InputError
+
+
+class At(NamedTuple):
+    """The log density, up to a constant, and its gradient at some points; not finite outside the support."""
+
+    value: Float[np.ndarray, " n"]
+    gradient: Float[np.ndarray, "n dim"]
+
+
+@dataclass(frozen=True, eq=False)
+class LogDensity:
+    """A log density on R^dim with its gradient: `batch(x)` gives both at the rows of x. `spent` counts gradients."""
+
+    batch: Callable[[np.ndarray], tuple[Any, Any]]
+    spent: list[int] = field(default_factory=lambda: [0])
+
+    @classmethod
+    def compiled(cls, program: Callable[[Any], tuple[Any, Any]]) -> "LogDensity":
+        """Take a compiled JAX function of many points. It is given few different numbers of them: each compiles anew."""
+
+        def batch(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            import jax
+
+            size = max(64, 1 << (len(x) - 1).bit_length())
+            with jax.enable_x64(True):
+                value, gradient = program(np.concatenate([x, np.repeat(x[:1], size - len(x), axis=0)]))
+                return np.asarray(value)[: len(x)], np.asarray(gradient)[: len(x)]
+
+        return cls(batch)
+
+    @classmethod
+    def of(cls, given: Any, point: Float[np.ndarray, " dim"]) -> "LogDensity":
+        """Take a `LogDensity`, a function of one vector that returns value and gradient, or one that JAX differentiates.
+
+        Which of them it is shows at `point`, a draw.
+        """
+        if isinstance(given, cls):
+            return given
+        if not callable(given):
+            raise InputError(f"`log_density` must be a function of one vector, got {type(given).__name__}.")
+        try:
+            found = given(point)
+        except Exception as error:
+            raise InputError(f"`log_density` failed at the first draw: {type(error).__name__}: {error}") from error
+        if isinstance(found, tuple | list):
+            made = cls(_one_by_one(given))
+        elif np.ndim(found) == 0:
+            made = cls.compiled(_differentiated(given))
+        else:
+            raise InputError(
+                f"`log_density` returned an array of shape {np.shape(found)} at one draw; expected a number, or a "
+                f"pair of the log density and its gradient."
+            )
+        made(point[None])
+        return made
+
+    def __call__(self, x: Float[np.ndarray, "n dim"]) -> At:
+        self.spent[0] += len(x)
+        try:
+            value, gradient = self.batch(x)
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"`log_density` failed at a draw: {type(error).__name__}: {error}") from error
+        found = At(np.asarray(value, dtype=np.float64), np.asarray(gradient, dtype=np.float64))
+        if found.value.shape != x.shape[:1] or found.gradient.shape != x.shape:
+            raise InputError(
+                f"`log_density` of {len(x)} points returned values of shape {found.value.shape} and gradients of shape "
+                f"{found.gradient.shape}, expected {x.shape[:1]} and {x.shape}."
+            )
+        return found
+
+
+def _one_by_one(f: Callable[[np.ndarray], tuple[Any, Any]]) -> Callable[[np.ndarray], tuple[Any, Any]]:
+    def batch(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found = [f(row) for row in x]
+        return np.array([float(value) for value, _ in found]), np.array([gradient for _, gradient in found])
+
+    return batch
+
+
+def _differentiated(f: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, Any]]:
+    import jax
+
+    return jax.jit(jax.vmap(jax.value_and_grad(f)))
