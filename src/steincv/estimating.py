@@ -1,8 +1,8 @@
 """The one verb: draws and scores in, an expectation with an honest error bar out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -144,7 +144,8 @@ def _only(
     )
 
 
-class _Unit(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Unit:
     """f about its plain mean, in [-1, 1]: a raw second moment loses the digits that matter, or overflows."""
 
     center: np.ndarray
@@ -160,7 +161,8 @@ class _Unit(NamedTuple):
         return (array - self.center) / self.scale
 
 
-class Targets(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Targets:
     """What control variates are fitted to: f, and its square about the mean where a standard deviation is asked for."""
 
     unit: _Unit | None
@@ -173,7 +175,8 @@ class Targets(NamedTuple):
         return array if self.unit is None else np.concatenate([array, self.unit(array) ** 2], axis=-1)
 
 
-class _Judge(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Judge:
     """Error bars, statuses, and the fall-back to a simpler method or the plain mean where that is the better answer."""
 
     method: str
@@ -196,7 +199,7 @@ class _Judge(NamedTuple):
                     methods[k] = self.simpler.methods[k]
         statuses = value_status(values.array, np.minimum(plain.ess, better.ess))
         size = np.abs(values.array).max(axis=(0, 1))
-        features, fitted_on = _features(self.info)
+        features, fitted_on = feature_counts(self.info)
         found = verdict(
             plain, better, size, statuses, self.alarms, guard=self.guard, features=features, fitted_on=fitted_on
         )
@@ -221,7 +224,8 @@ def report(
     )
 
 
-def _features(info: Mapping[str, Any]) -> tuple[int, int]:
+def feature_counts(info: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the features of the largest regression and the draws of the smallest, as the folds report them."""
     counts = [(i["features"], i["draws"]) for i in info.get("folds", []) if "features" in i and "draws" in i]
     return max((c[0] for c in counts), default=0), min((c[1] for c in counts), default=0)
 

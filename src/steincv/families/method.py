@@ -179,11 +179,10 @@ class Method(abc.ABC):
         folds: Sequence[Fold],
         *,
         seed: int = 0,
-        coordinates: str = "auto",
     ) -> CrossFit:
         """Fit on every fold's training draws, evaluate on its test draws."""
         data = (samples.draws, samples.scores, values, tuple(folds), samples.names)
-        return self.across(Training(*data, seed, len(samples.draws), coordinates))
+        return self.across(Training(*data, seed, len(samples.draws)))
 
     def across(self, training: "Training") -> CrossFit:
         """Return the out-of-fold g of a training that is already laid out."""
@@ -223,10 +222,10 @@ class _Answer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """Draws, scores and values of f with the folds they are cut into: each fold's problem is made once, for all members.
+    """Draws, scores and values of f with the folds they are cut into: a fold's problem is made once for all members.
 
-    - `folds`: of the first `chains` chains, which are averaged over. Chains after them are only fitted on, in all folds.
-    - `states`: every draw is this many states in a row, an orbit, with `weight` `(chain, draw * states)`; as in `Problem`.
+    - `folds`: of the first `chains` chains, which are averaged over. Chains after them are only fitted on.
+    - `states`, `weight`: every draw is this many states in a row, an orbit; as in `Problem`.
     """
 
     draws: Float[np.ndarray, "chain state dim"]
@@ -364,14 +363,14 @@ class Training:
 
 def _fit_elsewhere(arrays: Arrays, layout: tuple, job: tuple[Member, tuple[int, ...]]) -> _Answer:
     """Run one job of a training that was sent as arrays."""
-    *given, count = layout
+    names, seed, chains, coordinates, states, count = layout
 
     def block(k: int, name: str) -> Block:
         return Block(arrays[f"{k} {name} chains"], arrays[f"{k} {name} draws"])
 
     folds = tuple(Fold(block(k, "train"), block(k, "test")) for k in range(count))
     data = (arrays["draws"], arrays["scores"], arrays["values"], folds)
-    training = Training(*data, *given, weight=arrays.get("weight"))
+    training = Training(*data, names, seed, chains, coordinates, states, arrays.get("weight"))
     with blas_threads(training._work):
         return training.run(*job)
 

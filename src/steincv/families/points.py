@@ -37,7 +37,7 @@ PRICE = Price()
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Draws, or the states of orbits around them, with f at each; chains beyond the first `chains` are only fitted on."""
+    """Draws, or the states of orbits around them, with f at each; chains after the first `chains` are only fitted on."""
 
     draws: Float[np.ndarray, "chain state dim"]
     scores: Float[np.ndarray, "chain state dim"]
@@ -69,7 +69,7 @@ def gather(
     seed: int,
 ) -> Points:
     """Return all points to fit on, with the values of f there; the draws themselves where nothing else is asked for."""
-    chains, draws, dim = samples.draws.shape
+    chains, draws, _ = samples.draws.shape
     states, info = _states(samples, f, wanted, min(fold.train.size for fold in folds))
     x, s, weight = samples.draws, samples.scores, None
     if states > 1:
@@ -148,8 +148,8 @@ def _around(
     effective, lost = [], []
     for k, (fold, each) in enumerate(zip(folds, maps, strict=True)):
         for block in [fold.test] if len(folds) > 1 else [fold.test, fold.train]:
-            parts = [block.take(a).reshape(-1, dim) for a in (samples.draws, samples.scores)]
-            found: Orbits = orbits(*parts, model, each, states, step, np.random.default_rng([seed, k]))
+            at_draws, at_scores = (block.take(a).reshape(-1, dim) for a in (samples.draws, samples.scores))
+            found: Orbits = orbits(at_draws, at_scores, model, each, states, step, np.random.default_rng([seed, k]))
             at = np.ix_(block.chains, (block.draws[:, None] * states + np.arange(states)).ravel())
             shape = (len(block.chains), len(block.draws) * states)
             x[at], s[at] = found.draws.reshape(*shape, dim), found.scores.reshape(*shape, dim)

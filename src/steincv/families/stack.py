@@ -140,4 +140,4 @@ def _part(problem: Problem, block: Block) -> Problem:
         return block.take(x.reshape(problem.chains, draws, -1)).reshape(len(block.chains) * len(block.draws), -1)
 
     place = problem.place and Place(problem.place.sample, cut(problem.place.draw)[:, 0])
-    return Problem(cut(problem.z), cut(problem.s), cut(problem.y), problem.offset, len(block.chains), place)
+    return Problem(cut(problem.z), cut(problem.s), cut(problem.y), problem.offset, len(block.chains), place=place)

@@ -82,11 +82,11 @@ def side_by_side(
         except Exception as error:
             failed[k] = error
         for k, future in pending.items():
-            error = future.exception()
-            if error is None:
+            raised = future.exception()
+            if raised is None:
                 found[k] = future.result()
             else:
-                failed[k] = error
+                failed[k] = raised
         if failed:
             raise failed[min(failed)]  # the one that would have come first
         return [found[k] for k in range(len(tasks))]

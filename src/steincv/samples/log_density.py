@@ -26,7 +26,7 @@ class LogDensity:
 
     @classmethod
     def compiled(cls, program: Callable[[Any], tuple[Any, Any]]) -> "LogDensity":
-        """Take a compiled JAX function of many points. It is given few different numbers of them: each compiles anew."""
+        """Take a JAX function of many points. It is given few different numbers of them: each would compile anew."""
 
         def batch(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             import jax
@@ -40,9 +40,9 @@ class LogDensity:
 
     @classmethod
     def of(cls, given: Any, point: Float[np.ndarray, " dim"]) -> "LogDensity":
-        """Take a `LogDensity`, a function of one vector that returns value and gradient, or one that JAX differentiates.
+        """Take a function of one vector that returns value and gradient, or one for JAX to differentiate.
 
-        Which of them it is shows at `point`, a draw.
+        Which of them it is shows at `point`, a draw. A `LogDensity` is taken as it is.
         """
         if isinstance(given, cls):
             return given

@@ -228,7 +228,7 @@ class Samples:
 
     @classmethod
     def at(cls, points: np.ndarray, like: "Samples") -> "Samples":
-        """Return points `(chain, draw, dim)` of the same model, at which functions are evaluated; they have no scores."""
+        """Return points `(chain, draw, dim)` of the same model to evaluate functions at; they have no scores."""
         samples = object.__new__(cls)
         samples._set(points, points, like.names, like.constrain, None, None, None)
         return samples

@@ -150,8 +150,8 @@ def check_model(
     if (off > SETTINGS.same_scores * size).any():
         worst = int(np.argmax(off / size))
         raise InputError(
-            f"the gradient of `log_density` differs from `scores` by {off[worst] / size[worst]:.1e} of its size at draw "
-            f"{some[worst]}: it is another density, or in other coordinates."
+            f"the gradient of `log_density` differs from `scores` by {off[worst] / size[worst]:.1e} of its size at "
+            f"draw {some[worst]}: it is another density, or in other coordinates."
         )
     # along the line between two points the values must change as the gradients say
     along = 1e-3 * scale * np.sign(gradient)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..estimating import enough, estimate, report
+from ..estimating import enough, estimate, feature_counts, report
 from ..families.method import Method
 from ..families.monte_carlo import MonteCarlo
 from ..families.neural.neural import Neural
@@ -138,21 +138,9 @@ def _result(passed: Passed, method: str, info: dict[str, Any], guard: bool, alar
     ess = np.minimum(plain.ess, better.ess)
     statuses = value_status(values.array, ess) if passed.blocks.size == 1 else _value_status(passed, ess)
     controlled, methods = passed.controlled.means(), [method] * len(values.labels)
-    counts = (
-        {k: f(i[k] for i in info["folds"] if "features" in i) for k, f in (("features", max), ("draws", min))}
-        if any("features" in i for i in info["folds"])
-        else {"features": 0, "draws": 0}
-    )
-    found = verdict(
-        plain,
-        better,
-        passed.plain.largest,
-        statuses,
-        alarms,
-        guard=guard,
-        features=counts["features"],
-        fitted_on=counts["draws"],
-    )
+    features, fitted_on = feature_counts(info)
+    largest = passed.plain.largest
+    found = verdict(plain, better, largest, statuses, alarms, guard=guard, features=features, fitted_on=fitted_on)
     return report(values, controlled, plain, found, methods, info)
 
 

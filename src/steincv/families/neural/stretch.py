@@ -6,7 +6,7 @@ say, the score is large: there $\tilde z$ is stretched, and random weights of si
 happen. The map depends on draws and scores alone, so that affine invariance is kept.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,4 +36,5 @@ class Stretch:
         return z @ self.root, s @ self.inverse
 
     def problem(self, problem: Problem) -> Problem:
-        return Problem(*self(problem.z, problem.s), problem.y, problem.offset, problem.chains, problem.place)
+        z, s = self(problem.z, problem.s)
+        return replace(problem, z=z, s=s)
