@@ -63,7 +63,7 @@ def verdict(
     return Verdict(used, better.where(used, plain), said)
 
 
-def gain_limit(ess: np.ndarray) -> np.ndarray:
+def gain_limit(ess: np.ndarray | float) -> np.ndarray:
     """Return the variance ratio that counts as a gain: below 1 by more than its noise at this many effective draws."""
     return np.asarray(np.maximum(0.2, 1 - 2 / np.sqrt(np.maximum(ess, 1.0))))
 
