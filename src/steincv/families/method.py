@@ -17,7 +17,7 @@ from ..runtime.workers import Arrays, Team, team
 from ..samples.samples import Samples, finite_array
 from ..stein.coordinates import Coordinates, Standardise
 from ..stein.folds import Block, Fold
-from ..stein.learned import learned_coordinates
+from ..stein.learned.coordinates import learned_coordinates
 
 # Evaluation is cut into pieces of this many draws, so that its memory does not grow with them.
 PIECE = 50_000
@@ -316,9 +316,12 @@ class Training:
         train = self.folds[k].train
         own = Block(train.chains, train.draws * self.states)  # an orbit begins with its draw
         draws = Samples.trusted(own.take(self.draws), own.take(self.scores), self.names)
-        coordinates = learned_coordinates(draws, self.seed) if kind == "learned" else Standardise.of(draws)
-        if kind == "scaled" and isinstance(coordinates, Standardise):
-            coordinates = replace(coordinates, factor=None)
+        coordinates: Coordinates
+        if kind == "learned":
+            coordinates = learned_coordinates(draws, Samples.trusted(self.draws, self.scores, self.names))
+        else:
+            affine = Standardise.of(draws)
+            coordinates = affine if kind == "affine" else replace(affine, factor=None)
         only = np.arange(self.chains, len(self.draws))
         all_ = self._of_states(Block(np.append(train.chains, only), train.draws))
         samples = (
