@@ -108,11 +108,18 @@ def estimate(
     alarms = stein_status(judged)
     outputs = len(values.labels)
     controlled = averaged + fit.g
+    simpler = None if fit.simpler is None else averaged + fit.simpler.g
     judge = _Judge(str(method), fit.simpler, info, alarms, guard)
-    result = judge(values, controlled[..., :outputs])
+    result = judge(values, controlled[..., :outputs], None if simpler is None else simpler[..., :outputs])
     if targets.unit is None:
         return result
-    return result.with_sd(judge(*_deviation(values, targets.unit, targets(values.array), controlled)))
+    plain, *choices = (
+        None if draws is None else _deviation(targets.unit, draws, outputs)
+        for draws in (targets(values.array), controlled, simpler)
+    )
+    assert plain is not None
+    kept = [None if draws is None else np.where(np.isfinite(draws).all(axis=(0, 1)), draws, plain) for draws in choices]
+    return result.with_sd(judge(Values(plain, values.labels, values.shape), *kept))
 
 
 def enough(what: str, chains: int, draws: int) -> None:
@@ -185,15 +192,15 @@ class _Judge:
     alarms: list[Status]
     guard: bool
 
-    def __call__(self, values: Values, controlled: np.ndarray) -> Estimate:
+    def __call__(self, values: Values, controlled: np.ndarray, simpler: np.ndarray | None) -> Estimate:
         plain, better = average(values.array), average(controlled)
         methods = [self.method] * len(values.labels)
-        if self.guard and self.simpler is not None:
+        if self.guard and self.simpler is not None and simpler is not None:
             doubted = np.flatnonzero(widened_ratio(plain, better) >= gain_limit(plain.ess))
             if len(doubted):
                 controlled, methods = controlled.copy(), methods.copy()
                 # whether that is better than the plain mean is judged below
-                controlled[..., doubted] = values.array[..., doubted] + self.simpler.g[..., doubted]
+                controlled[..., doubted] = simpler[..., doubted]
                 better = average(controlled)
                 for k in doubted:
                     methods[k] = self.simpler.methods[k]
@@ -230,25 +237,18 @@ def feature_counts(info: Mapping[str, Any]) -> tuple[int, int]:
     return max((c[0] for c in counts), default=0), min((c[1] for c in counts), default=0)
 
 
-def _deviation(values: Values, unit: _Unit, targets: np.ndarray, controlled: np.ndarray) -> tuple[Values, np.ndarray]:
-    r"""Return draws whose mean is the standard deviation of f, plain and controlled, by the delta method.
+def _deviation(unit: _Unit, targets: np.ndarray, outputs: int) -> np.ndarray:
+    r"""Return draws whose mean is the standard deviation of f, by the delta method.
 
     With $u = (f - c)/r$ for constants $c$ and $r$, $\sigma^2/r^2 = E[u^2] - (E u)^2$, and the draws
-    $\hat\sigma + (v_i - \bar v)\,r^2 / 2\hat\sigma$, $v = u^2 - 2 \bar u u$ (both controlled), have mean
-    $\hat\sigma$ and its standard error.
+    $\hat\sigma + (v_i - \bar v)\,r^2 / 2\hat\sigma$, $v = u^2 - 2 \bar u u$ (both controlled or both plain), have mean
+    $\hat\sigma$ and its standard error. `targets` holds the draws of f and then those of $u^2$.
     """
-    outputs = len(values.labels)
-    plain_draws = unit.scale * _sd_draws(unit(targets[..., :outputs]), targets[..., outputs:])
-    draws = unit.scale * _sd_draws(unit(controlled[..., :outputs]), controlled[..., outputs:])
-    draws = np.where(np.isfinite(draws).all(axis=(0, 1)), draws, plain_draws)
-    return Values(plain_draws, values.labels, values.shape), draws
-
-
-def _sd_draws(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    first, second = unit(targets[..., :outputs]), targets[..., outputs:]
     mean = first.mean(axis=(0, 1))
     variance = second.mean(axis=(0, 1)) - mean**2
     sd = np.sqrt(np.where(variance > 0, variance, np.nan))
     v = second - 2 * mean * first
     with np.errstate(invalid="ignore"):
         draws = sd + (v - v.mean(axis=(0, 1))) / (2 * sd)
-    return np.where(second.max(axis=(0, 1)) > 0, draws, 0.0)
+    return unit.scale * np.where(second.max(axis=(0, 1)) > 0, draws, 0.0)

@@ -145,8 +145,8 @@ class Samples:
         names: Sequence[str] | None = None,
         constrain: Constrain | None = None,
         parameters: Mapping[str, Any] | Parameters | None = None,
-        log_density: LogDensity | Callable[[Any], Any] | None = None,
-        fitting: tuple[Any, Any] | None = None,
+        log_density: Any = None,
+        fitting: Any = None,
     ):
         draws, scores = finite_array("draws", draws), finite_array("scores", scores)
         if draws.shape != scores.shape:
@@ -248,7 +248,7 @@ class Samples:
         return f"Samples({chains} chains x {draws} draws x {dim} dimensions: {shown})"
 
 
-def _fitting(given: tuple[Any, Any], dim: int) -> tuple[np.ndarray, np.ndarray]:
+def _fitting(given: Any, dim: int) -> tuple[np.ndarray, np.ndarray]:
     """Check draws and scores that are only fitted on, and return them as `(n, dim)`."""
     if not (isinstance(given, tuple | list) and len(given) == 2):
         raise InputError("`fitting` must be a pair of draws and scores.")
