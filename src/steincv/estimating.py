@@ -111,15 +111,16 @@ def estimate(
     simpler = None if fit.simpler is None else averaged + fit.simpler.g
     judge = _Judge(str(method), fit.simpler, info, alarms, guard)
     result = judge(values, controlled[..., :outputs], None if simpler is None else simpler[..., :outputs])
-    if targets.unit is None:
+    if (unit := targets.unit) is None:
         return result
-    plain, *choices = (
-        None if draws is None else _deviation(targets.unit, draws, outputs)
-        for draws in (targets(values.array), controlled, simpler)
-    )
-    assert plain is not None
-    kept = [None if draws is None else np.where(np.isfinite(draws).all(axis=(0, 1)), draws, plain) for draws in choices]
-    return result.with_sd(judge(Values(plain, values.labels, values.shape), *kept))
+    plain = _deviation(unit, targets(values.array), outputs)
+
+    def deviation(draws: np.ndarray) -> np.ndarray:
+        found = _deviation(unit, draws, outputs)
+        return np.where(np.isfinite(found).all(axis=(0, 1)), found, plain)
+
+    second = None if simpler is None else deviation(simpler)
+    return result.with_sd(judge(Values(plain, values.labels, values.shape), deviation(controlled), second))
 
 
 def enough(what: str, chains: int, draws: int) -> None:

@@ -37,7 +37,7 @@ PRICE = Price()
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Draws, or the states of orbits around them, with f at each; chains after the first `chains` are only fitted on."""
+    """Draws, or the states of orbits around them, with f at each; chains after the first `chains` only to fit on."""
 
     draws: Float[np.ndarray, "chain state dim"]
     scores: Float[np.ndarray, "chain state dim"]

@@ -64,7 +64,7 @@ class OnDirections(Method):
         size = np.sqrt(np.einsum("no,no->o", left, left) / len(left))
         size = np.where(size > 0, size, 1.0)
         reduced = [
-            Problem(*chosen(z, s), left[:, [o]] / size[o], np.zeros(1), problem.chains, problem.place)
+            Problem(*chosen(z, s), left[:, [o]] / size[o], np.zeros(1), problem.chains, place=problem.place)
             for o, chosen in enumerate(maps)
         ]
         controls = self.inner.solve(reduced, seed)
