@@ -6,6 +6,7 @@ from typing import Literal
 import pytest
 
 import steincv as scv
+from steincv.families.structured.curved import Curved
 from steincv.families.structured.directions import OnDirections
 from steincv.families.structured.dual import DualQuadratic
 from steincv.families.structured.sparse import Sparse
@@ -53,6 +54,7 @@ CATALOGUE = (
     Row("stack", scv.Stack([scv.Polynomial(1), scv.Polynomial(2)]), cost="dear"),
     Row("dual quadratic", DualQuadratic(), exact_degree=2),
     Row("sparse", Sparse(), exact_degree=1, chain_symmetric=False, axes=True),
+    Row("curved", Curved(), exact_degree=1, chain_symmetric=False, axes=True),
     Row("on directions", OnDirections(), exact_degree=1, axes=True),
     Row("neural", scv.Neural(), precision="network", cost="dear", chain_symmetric=False, trained=True),
     Row(

@@ -1,0 +1,167 @@
+r"""Control variates that know the curvature of the density from its scores, for many weakly non-Gaussian dimensions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from ...runtime.memory import reserve
+from ...runtime.validation import whole_number
+from ..method import Control, Method, Problem
+from ..polynomial.hermite import feature_count, stein_features
+from .cost import Cost
+from .cubic_density import TILE, CubicDensity
+from .directions import Directions
+from .smoother import Smoother
+from .splitting import Split
+
+
+class _Grid(NamedTuple):
+    """What is tried on draws left out: penalties of the features, and parts of the first penalty of the scores."""
+
+    penalties: tuple[float, ...] = (1e-8, 1e-3, 1e-2, 1e-1, 1.0)
+    linear: tuple[float, ...] = (1.0, 1e-2, 1e-5)
+
+
+GRID = _Grid()
+# At most about so many draws are fitted on, evenly spaced: products of all pairs of them are made.
+MOST_FITTED = 1500
+# A polynomial on the directions has at most one feature for so many draws.
+DRAWS_A_FEATURE = 4
+
+
+@dataclass(frozen=True)
+class Curved(Method):
+    r"""$g = \Delta Q + \nabla Q \cdot s$ with Q linear, a polynomial of few directions, and what perturbation asks for.
+
+    Directions are chosen for each output as in `OnDirections`. For directions a, b the features $\partial_b h$ and
+    $(a\cdot z)\,\partial_b h$ are added, with h the cubic part of the log density that `CubicDensity` learns from the
+    scores of all coordinates. Made for whitened coordinates. Penalties are chosen by a fit on part of the chains judged
+    on the others.
+
+    **Arguments:**
+
+    - `degree`: of the polynomial; less where draws are few.
+    - `most`: how many directions.
+    """
+
+    degree: int = 4
+    most: int = 5
+
+    together = False
+
+    def __post_init__(self) -> None:
+        whole_number("degree", self.degree, 1)
+        whole_number("most", self.most, 1)
+
+    def cost(self, n: int, dim: int, outputs: int) -> Cost:
+        """Return the cost of a fit on part of the draws and one on all: conjugate gradients, and features."""
+        rank, features = min(n, dim), self._width(n, dim)
+        gradients = 12 * 3.0 * n * n * dim  # in single precision they count half
+        each = 2.0 * n * dim**2 + 10.0 * dim**3 + 16.0 * n * n * self.most + 12.0 * n * (rank + features) * features
+        shared = 8.0 * n * n * dim + 2.0 * n * dim * rank + 10.0 * rank**3
+        arrays = 2 * n * n + 10 * n * dim + (outputs + 4) * n * features + 10 * TILE * n
+        return Cost(1.5 * (gradients + outputs * each + shared), 8.0 * arrays)
+
+    def _width(self, n: int, dim: int) -> float:
+        k = min(dim, self.most)
+        return feature_count(k, self._degree(n, k)) + k + k * k
+
+    def _degree(self, n: int, k: int) -> int:
+        fits = [d for d in range(1, self.degree + 1) if feature_count(k, d) * DRAWS_A_FEATURE <= n]
+        return max(fits, default=1)
+
+    def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
+        return [self._solve(problem) for problem in problems]
+
+    def _solve(self, problem: Problem) -> Control:
+        rows = problem.spaced(MOST_FITTED)
+        z, s, y = problem.z[rows], problem.s[rows], problem.y[rows]
+        n, dim = z.shape
+        needed = self.cost(n, dim, y.shape[1]).bytes
+        reserve(f"Curved() of {n} draws in {dim} dimensions", needed, "Use fewer draws.")
+        degree = self._degree(n, min(dim, self.most))
+        split = Split.of(n, problem.chains)
+        trial = _Model.of(z[split.fit], s[split.fit], y[split.fit], degree, self.most)
+        ridges, linear = trial.judge(z[split.judge], s[split.judge], y[split.judge])
+        model = _Model.of(z, s, y, degree, self.most)
+        weights, coefficients = model.fit(ridges, linear)
+
+        def evaluate(z: np.ndarray, s: np.ndarray) -> np.ndarray:
+            features = model.features(z, s)
+            return -(s @ weights + np.einsum("onk,ko->no", features, coefficients))
+
+        return Control(evaluate, {"draws": n, "degree": degree, "penalty": ridges.tolist(), "linear": linear.tolist()})
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """Everything that a fit of all outputs on the same draws needs."""
+
+    s: Float[np.ndarray, "n dim"]
+    y: Float[np.ndarray, "n out"]
+    linear: Smoother
+    penalty: Float[np.ndarray, " out"]
+    directions: list[Directions]
+    density: CubicDensity
+    degree: int
+    size: Float[np.ndarray, "out k"]
+    fitted: Float[np.ndarray, "out n k"]
+
+    @classmethod
+    def of(cls, z: np.ndarray, s: np.ndarray, y: np.ndarray, degree: int, most: int) -> "_Model":
+        linear = Smoother.of_features(s)
+        penalty, _ = linear.choose(y)
+        weights = s.T @ linear.dual(y, penalty)
+        left = y - s @ weights
+        left -= left.mean(axis=0)
+        directions = [Directions.of(z, s, w, r, most) for w, r in zip(weights.T, left.T, strict=True)]
+        bare = cls(
+            s, y, linear, penalty, directions, CubicDensity.of(z, s), degree, np.ones((y.shape[1], 1)), np.empty(0)
+        )
+        fitted = bare.features(z, s)
+        size = np.sqrt((fitted**2).mean(axis=1))
+        size = np.where(size > 0, size, 1.0)
+        fitted /= size[:, None]
+        return cls(s, y - y.mean(axis=0), linear, penalty, directions, bare.density, degree, size, fitted)
+
+    def features(self, z: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "out n k"]:
+        """Return the features of every output: polynomials of its directions, and those of the density."""
+        bent = self.density.features(z, s, np.stack([chosen.to for chosen in self.directions]))
+        smooth = np.stack([stein_features(*chosen(z, s), self.degree) for chosen in self.directions])
+        both = np.concatenate([smooth, bent], axis=2)
+        both /= self.size[:, None]
+        return both
+
+    def fit(self, ridges: np.ndarray, linear: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the weights of the scores and the coefficients of the features, a column per output."""
+        columns = [self._fit(o, [ridges[o]], linear[o])[0] for o in range(len(self.directions))]
+        return np.column_stack([w for w, _ in columns]), np.column_stack([c for _, c in columns])
+
+    def _fit(self, o: int, ridges: Sequence[float], linear: float) -> list[tuple[np.ndarray, np.ndarray]]:
+        n = len(self.y)
+        lam = np.array([max(self.penalty[o] * linear, 1e-13)])
+        f = self.fitted[o] - self.fitted[o].mean(axis=0)
+        outside = self.linear.residual(f, np.repeat(lam, f.shape[1]))
+        gram, right = f.T @ outside, outside.T @ self.y[:, o]
+        found = []
+        for ridge in ridges:
+            c = np.linalg.solve(gram + n * ridge * np.eye(len(gram)), right)
+            alpha = self.linear.dual((self.y[:, o] - f @ c)[:, None], lam)
+            found.append((self.s.T @ alpha[:, 0], c))
+        return found
+
+    def judge(self, z: np.ndarray, s: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return, for each output, the penalties with the least variance at these draws."""
+        features = self.features(z, s)
+        ridges, linear = np.empty(y.shape[1]), np.empty(y.shape[1])
+        for o in range(y.shape[1]):
+            left = {
+                (ridge, part): (y[:, o] - s @ w - features[o] @ c).var()
+                for part in GRID.linear
+                for ridge, (w, c) in zip(GRID.penalties, self._fit(o, GRID.penalties, part), strict=True)
+            }
+            ridges[o], linear[o] = min(left, key=lambda choice: left[choice])
+        return ridges, linear
