@@ -20,6 +20,8 @@ from jaxtyping import Float
 
 # New draws are taken so many at a time, so that their products with the draws fitted on stay small.
 TILE = 512
+# Scores that are linear to within this part of their square say nothing about a cubic form but rounding.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +60,7 @@ class CubicDensity:
         found, step = np.zeros_like(left), left.copy()
         size = start = float(np.vdot(left, left))
         for _ in range(steps):
-            if size <= precision**2 * start or start == 0:
+            if size <= precision**2 * start or start <= ROUNDING * float(np.vdot(s, s)):
                 break
             image = matrix(step)
             length = np.float32(size / float(np.vdot(step, image)))

@@ -19,9 +19,13 @@ from .splitting import Split
 
 
 class _Grid(NamedTuple):
-    """What is tried on draws left out: penalties of the features, and parts of the first penalty of the scores."""
+    """What is tried on draws left out: penalties of the features, and parts of the first penalty of the scores.
+
+    The penalty `none` leaves nothing of the features.
+    """
 
     penalties: tuple[float, ...] = (1e-8, 1e-3, 1e-2, 1e-1, 1.0)
+    none: float = 1e8
     linear: tuple[float, ...] = (1.0, 1e-2, 1e-5)
 
 
@@ -97,16 +101,29 @@ class Curved(Method):
 
 
 @dataclass(frozen=True, eq=False)
+class _Basis:
+    """The directions of every output, and the cubic part of the log density."""
+
+    directions: list[Directions]
+    density: CubicDensity
+    degree: int
+
+    def __call__(self, z: Float[np.ndarray, "n dim"], s: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "out n k"]:
+        """Return the features of every output: polynomials of its directions, and those of the density."""
+        bent = self.density.features(z, s, np.stack([chosen.to for chosen in self.directions]))
+        smooth = np.stack([stein_features(*chosen(z, s), self.degree) for chosen in self.directions])
+        return np.concatenate([smooth, bent], axis=2)
+
+
+@dataclass(frozen=True, eq=False)
 class _Model:
-    """Everything that a fit of all outputs on the same draws needs."""
+    """What a fit of all outputs on the same draws needs; the features there are `fitted`, of mean square one."""
 
     s: Float[np.ndarray, "n dim"]
     y: Float[np.ndarray, "n out"]
     linear: Smoother
     penalty: Float[np.ndarray, " out"]
-    directions: list[Directions]
-    density: CubicDensity
-    degree: int
+    basis: _Basis
     size: Float[np.ndarray, "out k"]
     fitted: Float[np.ndarray, "out n k"]
 
@@ -118,26 +135,20 @@ class _Model:
         left = y - s @ weights
         left -= left.mean(axis=0)
         directions = [Directions.of(z, s, w, r, most) for w, r in zip(weights.T, left.T, strict=True)]
-        bare = cls(
-            s, y, linear, penalty, directions, CubicDensity.of(z, s), degree, np.ones((y.shape[1], 1)), np.empty(0)
-        )
-        fitted = bare.features(z, s)
+        basis = _Basis(directions, CubicDensity.of(z, s), degree)
+        fitted = basis(z, s)
         size = np.sqrt((fitted**2).mean(axis=1))
         size = np.where(size > 0, size, 1.0)
         fitted /= size[:, None]
-        return cls(s, y - y.mean(axis=0), linear, penalty, directions, bare.density, degree, size, fitted)
+        return cls(s, y - y.mean(axis=0), linear, penalty, basis, size, fitted)
 
     def features(self, z: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "out n k"]:
-        """Return the features of every output: polynomials of its directions, and those of the density."""
-        bent = self.density.features(z, s, np.stack([chosen.to for chosen in self.directions]))
-        smooth = np.stack([stein_features(*chosen(z, s), self.degree) for chosen in self.directions])
-        both = np.concatenate([smooth, bent], axis=2)
-        both /= self.size[:, None]
-        return both
+        """Return the features at other draws, in the same units."""
+        return self.basis(z, s) / self.size[:, None]
 
     def fit(self, ridges: np.ndarray, linear: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the weights of the scores and the coefficients of the features, a column per output."""
-        columns = [self._fit(o, [ridges[o]], linear[o])[0] for o in range(len(self.directions))]
+        columns = [self._fit(o, [ridges[o]], linear[o])[0] for o in range(self.y.shape[1])]
         return np.column_stack([w for w, _ in columns]), np.column_stack([c for _, c in columns])
 
     def _fit(self, o: int, ridges: Sequence[float], linear: float) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -164,4 +175,8 @@ class _Model:
                 for ridge, (w, c) in zip(GRID.penalties, self._fit(o, GRID.penalties, part), strict=True)
             }
             ridges[o], linear[o] = min(left, key=lambda choice: left[choice])
+            ((w, _),) = self._fit(o, [GRID.none], 1.0)
+            # so much less variance can be chance where few draws are judged by
+            if left[ridges[o], linear[o]] > (1 - 2 / np.sqrt(len(y))) * (y[:, o] - s @ w).var():
+                ridges[o], linear[o] = GRID.none, 1.0
         return ridges, linear
