@@ -402,6 +402,7 @@ def test_missing_extra_is_named(tmp_path, monkeypatch):
 
     (tmp_path / "a.nc").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "h5py", None)
+    monkeypatch.delitem(sys.modules, "steincv.samples.netcdf", raising=False)
     with pytest.raises(scv.InputError, match=r"steincv\[files\]"):
         read_samples(tmp_path / "a.nc")
 

@@ -207,6 +207,10 @@ def user_block(path):
     netcdf(path, userblock_size=512).close()
 
 
+def pipe_for_a_file(path):
+    os.mkfifo(path)
+
+
 def netcdf_3(path):
     path.write_bytes(b"CDF\x01" + bytes(100))
 
@@ -363,6 +367,7 @@ WAYS = {
     "long-attribute.nc": (long_attribute, "`gradient` has attributes of 6711.* bytes"),
     "text-attribute.nc": (text_attribute, "the attribute `scale_factor` of `gradient` is no number"),
     "user-block.nc": (user_block, "begins with 512 bytes"),
+    "pipe.nc": (pipe_for_a_file, "is neither a file nor a folder"),
     "netcdf-3.nc": (netcdf_3, "a NetCDF 3 file"),
     "pickle.zarr": (lambda p: second(p, filters=[{"id": "pickle"}]), "the codec 'pickle', which is not allowed"),
     "unknown.zarr": (lambda p: third(p, [{"name": "bytes"}, {"name": "own"}]), "the codec 'own', which is not allowed"),

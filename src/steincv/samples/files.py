@@ -51,14 +51,13 @@ def open_groups(file: Path, closing: ExitStack, extra: str) -> Callable[[str], G
 
     `extra` is what to install where a package is missing.
     """
+    if not (file.is_file() or file.is_dir()):
+        raise InputError(f"{file}: is neither a file nor a folder.")
     try:
-        import h5py  # noqa: F401
-        import numcodecs  # noqa: F401
+        from .netcdf import open_netcdf
+        from .zarr import open_zarr
     except ImportError as error:
         raise InputError(f"{file}: NetCDF and Zarr need more packages. Run: pip install 'steincv[{extra}]'") from error
-    from .netcdf import open_netcdf
-    from .zarr import open_zarr
-
     return open_zarr(file) if file.is_dir() else open_netcdf(file, closing)
 
 

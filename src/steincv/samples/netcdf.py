@@ -206,7 +206,10 @@ def _unshuffled(data: bytes, width: int) -> bytes:
     if count < 2 or width < 2:
         return data
     body = np.frombuffer(data, np.uint8, count * width).reshape(width, count)
-    return body.T.tobytes() + data[count * width :]
+    numbers = np.empty((count, width), np.uint8)
+    for k in range(width):  # faster than a transposed copy
+        numbers[:, k] = body[k]
+    return numbers.tobytes() + data[count * width :]
 
 
 def _checked(path: Path, name: str, data: bytes) -> bytes:
