@@ -12,6 +12,10 @@ from scipy.linalg import solve_triangular
 
 # A covariance of fewer draws per dimension than this is mostly noise: only its diagonal is used.
 DRAWS_PER_DIMENSION = 2
+# A draw that is this many times as far from normal as the median draw counts half,
+BOUND = 4.0
+# with weights and metric found in so many turns.
+ROUNDS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,27 +48,50 @@ def metric(z: np.ndarray, s: np.ndarray, weights: np.ndarray, dense: bool) -> Me
     away, pull = z - mean, s - drift
     heavy = pull * weights[:, None]
     cross = 2 * np.einsum("ni,ni->", heavy, away)
-    if not dense:
-        vz, vs = np.einsum("n,ni,ni->i", weights, away, away), np.einsum("ni,ni->i", heavy, pull)
-        vz, vs = np.maximum(vz, 1e-300), np.maximum(vs, 1e-300)
-        spread = np.sqrt(vz / vs)
-        return Metric(spread, 1 / spread, mean, drift, float(2 * np.sqrt(vz * vs).sum() + cross))
-    scores, draws = heavy.T @ pull, (away * weights[:, None]).T @ away
-    factor = np.linalg.cholesky(scores)
-    values, vectors = np.linalg.eigh(factor.T @ draws @ factor)
-    roots = np.sqrt(np.maximum(values, 1e-30))
-    half = solve_triangular(factor, vectors, trans="T", lower=True)
-    right = factor @ vectors
-    return Metric((half * roots) @ half.T, (right / roots) @ right.T, mean, drift, float(2 * roots.sum() + cross))
+    if dense:
+        factor, draws = _cholesky(heavy.T @ pull), (away * weights[:, None]).T @ away
+        if factor is not None:
+            values, vectors = np.linalg.eigh(factor.T @ draws @ factor)
+            roots = np.sqrt(np.maximum(values, 1e-30))
+            half = solve_triangular(factor, vectors, trans="T", lower=True, check_finite=False)
+            right = factor @ vectors
+            spread, precision = (half * roots) @ half.T, (right / roots) @ right.T
+            return Metric(spread, precision, mean, drift, float(2 * roots.sum() + cross))
+    vz, vs = np.einsum("n,ni,ni->i", weights, away, away), np.einsum("ni,ni->i", heavy, pull)
+    vz, vs = np.maximum(vz, 1e-300), np.maximum(vs, 1e-300)
+    return Metric(np.sqrt(vz / vs), np.sqrt(vs / vz), mean, drift, float(2 * np.sqrt(vz * vs).sum() + cross))
 
 
-def huber_weights(norms: np.ndarray, share: float = 0.9) -> np.ndarray:
-    """Return weights, summing to 1, of draws with these |s + z|^2: the largest tenth pull as much as they are far."""
-    bound = np.quantile(norms, share)
-    weights = np.sqrt(bound / np.maximum(norms, bound)) if bound > 0 else np.ones_like(norms)
+def _cholesky(matrix: np.ndarray) -> np.ndarray | None:
+    """Return the factor, or None if the matrix has none to round-off."""
+    try:
+        return np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def robust_metric(z: np.ndarray, s: np.ndarray, dense: bool) -> tuple[Metric, np.ndarray]:
+    """Return the metric of draws weighted by how usual they are, and the weights.
+
+    In the neck of a funnel scores are a thousand times those elsewhere: unweighted, a few such draws decide all.
+    """
+    middle = np.median(z, axis=0), np.median(s, axis=0)
+    scale = np.median(np.abs(z - middle[0]), axis=0) / np.maximum(np.median(np.abs(s - middle[1]), axis=0), 1e-300)
+    scale = np.where(scale > 0, scale, 1.0)
+    found = Metric(scale, 1 / scale, *middle, np.nan)
+    for _ in range(ROUNDS):
+        weights = usual(found.norms(z, s))
+        found = metric(z, s, weights, dense)
+    return found, weights
+
+
+def usual(norms: np.ndarray) -> np.ndarray:
+    """Return weights, summing to 1, of draws with these |s + z|^2: as of a Cauchy loss on several times the median."""
+    weights = 1 / (BOUND * np.median(norms) + norms + 1e-300)
     return weights / weights.sum()
 
 
-def huber(norms: np.ndarray, bound: float) -> np.ndarray:
-    """Return the norms with those above the bound growing like their roots only."""
-    return np.where(norms <= bound, norms, 2 * np.sqrt(bound * norms) - bound)
+def bounded(norms: np.ndarray, typical: float) -> np.ndarray:
+    """Return the norms with those above the typical ones growing like their logarithm only."""
+    bound = BOUND * typical + 1e-300
+    return bound * np.log1p(norms / bound)

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.optimize import minimize
 
-from .fisher import Metric, huber_weights, metric
-from .layers import Bend, Couple, Pair, products, to_factors, with_one
+from .fisher import DRAWS_PER_DIMENSION, Metric, metric, robust_metric
+from .layers import Bend, Couple, Pair, factors, products, to_factors, to_parents
 
 
 class Limits(NamedTuple):
@@ -20,13 +20,18 @@ class Limits(NamedTuple):
     skew: float = 6.0
     log_scale: float = 3.0
     location: float = 1e3
+    largest: float = 1e60  # their squares and products are still finite
     penalty: float = 5.0  # prior observations of no effect
+    steps: int = 25  # of L-BFGS per round; more change the divergence by less than a tenth
+    rounds: int = 2
     beyond: float = 0.25  # the straight continuation begins so many standard deviations outside of the draws
     profiled: int = 64  # up to this dimension the best affine map is found anew at every step
     dense: int = 400  # up to this one, between rounds; above, coordinates are scaled one by one
 
 
 LIMITS = Limits()
+# The value of parameters for which numbers overflow: a line search then takes a shorter step.
+REFUSED = 1e30
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +116,8 @@ class Fitting:
             z, s = x.copy(), sx.copy()
             z[:, shape.children], s[:, shape.children] = link.z, link.s
             s[:, shape.parents] += link.to_parents
+        if not (np.abs(z).max() < LIMITS.largest and np.abs(s).max() < LIMITS.largest):
+            return REFUSED, np.zeros_like(theta)
         found = fixed or metric(z, s, weights, self.x.shape[1] <= LIMITS.profiled)
         by_s, by_z = found.residuals(z, s)
         value = found.divergence if fixed is None else float(weights @ np.einsum("ni,ni->n", by_s, by_z))
@@ -126,27 +133,36 @@ class Fitting:
         value += penalty * float(moved @ moved)
         gradient = np.concatenate(parts) + 2 * penalty * moved
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
-            return 1e30, np.zeros_like(theta)
+            return REFUSED, np.zeros_like(theta)
         return value, gradient
 
-    def solve(self, steps: int, rounds: int = 2) -> np.ndarray:
-        """Return the best parameters after so many steps of L-BFGS in each of some rounds of Huber weights."""
+    def solve(self, steps: int = LIMITS.steps, rounds: int = LIMITS.rounds) -> np.ndarray:
+        """Return the best parameters after so many steps of L-BFGS in each of some rounds of weights."""
         theta, dim = self.start(), self.x.shape[1]
-        dense = dim <= LIMITS.dense and len(self.x) > 2 * dim
+        dense = is_dense(*self.x.shape)
         for _ in range(rounds):
             z, s = self.x, self.s
             for layer in self.layers(theta):
                 z, s = layer(z, s)
-            even = np.full(len(z), 1 / len(z))
-            weights = huber_weights(metric(z, s, even, dense).norms(z, s))
-            fixed = metric(z, s, weights, True) if dense and dim > LIMITS.profiled else None
-            options = {"maxiter": steps, "maxfun": 2 * steps}
+            found, weights = robust_metric(z, s, dense)
+            fixed = found if dense and dim > LIMITS.profiled else None
             with np.errstate(all="ignore"):
-                found = minimize(
-                    self.value, theta, (weights, fixed), "L-BFGS-B", jac=True, bounds=self.bounds(), options=options
+                best = minimize(
+                    self.value,
+                    theta,
+                    (weights, fixed),
+                    "L-BFGS-B",
+                    jac=True,
+                    bounds=self.bounds(),
+                    options={"maxiter": steps, "maxfun": 2 * steps},
                 )
-            theta = np.where(np.isfinite(found.x), found.x, theta)
+            theta = np.where(np.isfinite(best.x), best.x, theta)
         return theta
+
+
+def is_dense(n: int, dim: int) -> bool:
+    """Return whether n draws carry, and time allows, a full matrix between coordinates."""
+    return n > DRAWS_PER_DIMENSION * dim and dim <= LIMITS.dense
 
 
 class _Link:
@@ -156,19 +172,21 @@ class _Link:
         self, h: np.ndarray, x: np.ndarray, s: np.ndarray, shape: Shape, location: np.ndarray, log_scale: np.ndarray
     ) -> None:
         self.location, self.log_scale, self.pull_x = location, log_scale, s
-        self.given = with_one(h)
+        self.h, self.given = h, factors(h)
         self.terms = products(self.given, shape.terms)
         self.away = x - self.terms @ location.T
         self.scale = np.exp(self.terms @ log_scale.T)
         self.work = self.away * s + 1
         self.z, self.s = self.away / self.scale, s * self.scale
         self.by_terms = s @ location + self.work @ log_scale
-        self.to_parents = to_factors(self.by_terms, self.given, shape.terms)[:, 1:]
+        self.by_factors = to_factors(self.by_terms, self.given, shape.terms)
+        self.to_parents = to_parents(self.by_factors, h)
 
     def pull(self, by_z: np.ndarray, by_s: np.ndarray, shape: Shape) -> list[np.ndarray]:
         """Return the derivatives by log scales and locations; turn `by_z`, `by_s` into those before the coupling."""
         gz, gs, s = by_z[:, shape.children], by_s[:, shape.children], self.pull_x
-        parents = np.concatenate([np.zeros((len(by_s), 1)), by_s[:, shape.parents]], axis=1)
+        up, root = by_s[:, shape.parents], np.sqrt(1 + self.h**2)
+        parents = np.concatenate([np.zeros((len(by_s), 1)), up, up * self.h / root], axis=1)
         i, j = shape.terms.T
         reached = parents[:, i] * self.given[:, j] + parents[:, j] * self.given[:, i]
         lifted = reached @ self.log_scale.T
@@ -181,7 +199,8 @@ class _Link:
             by_s[:, shape.children] = gs * self.scale + reached @ self.location.T + lifted * self.away
             along = stretch @ self.log_scale - by_away @ self.location
             back = to_factors(along, self.given, shape.terms) + to_factors(self.by_terms, parents, shape.terms)
-            by_z[:, shape.parents] += back[:, 1:]
+            curved = self.by_factors[:, 1 + self.h.shape[1] :]
+            by_z[:, shape.parents] += to_parents(back, self.h) + up * curved / root**3
         return [to_scale[shape.scaled], to_location.ravel()]
 
 

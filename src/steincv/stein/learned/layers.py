@@ -111,8 +111,9 @@ class Couple:
     r"""Children that have their location and scale from parents: $x_B = m(h) + e^{\ell(h)} z_B$.
 
     $h$ are the parents $x_H$, which stay as they are, inside of the range they were fitted on. $m$ and $\ell$ are
-    linear in products of two of $(1, h_1, h_2, \dots)$, the pairs of `terms`: $(0, 0)$ is the constant, $(0, k)$ the
-    parent $h_k$ and $(k, k)$ its square.
+    linear in products of two of the factors $(1, h_1, \dots, h_p, c(h_1), \dots, c(h_p))$, the pairs of `terms`, where
+    $c(h) = \sqrt{1 + h^2} - 1$ lets a slope change from one side of a parent's range to the other: where data inform
+    an effect, its scale follows that of its group at one end only.
     """
 
     parents: Int[np.ndarray, " parent"]
@@ -126,7 +127,8 @@ class Couple:
     def __call__(self, x: np.ndarray, s: np.ndarray) -> Pair:
         parents = x[:, self.parents]
         inside = (parents >= self.low) & (parents <= self.high)
-        given = with_one(np.clip(parents, self.low, self.high))
+        h = np.clip(parents, self.low, self.high)
+        given = factors(h)
         terms = products(given, self.terms)
         scale = np.exp(terms @ self.log_scale.T)
         away, pull = x[:, self.children] - terms @ self.location.T, s[:, self.children]
@@ -134,11 +136,11 @@ class Couple:
         z, score = x.copy(), s.copy()
         z[:, self.children] = away / scale
         score[:, self.children] = pull * scale
-        score[:, self.parents] += inside * to_factors(by_terms, given, self.terms)[:, 1:]
+        score[:, self.parents] += inside * to_parents(to_factors(by_terms, given, self.terms), h)
         return z, score
 
     def _terms(self, x: np.ndarray) -> np.ndarray:
-        return products(with_one(np.clip(x[:, self.parents], self.low, self.high)), self.terms)
+        return products(factors(np.clip(x[:, self.parents], self.low, self.high)), self.terms)
 
     def inverse(self, z: np.ndarray) -> np.ndarray:
         terms = self._terms(z)
@@ -154,9 +156,15 @@ class Couple:
 Layer = Affine | Bend | Couple
 
 
-def with_one(h: np.ndarray) -> np.ndarray:
-    """Return (1, h)."""
-    return np.concatenate([np.ones((len(h), 1)), h], axis=1)
+def factors(h: np.ndarray) -> np.ndarray:
+    """Return (1, h, c(h))."""
+    return np.concatenate([np.ones((len(h), 1)), h, np.sqrt(1 + h**2) - 1], axis=1)
+
+
+def to_parents(by_factors: np.ndarray, h: np.ndarray) -> np.ndarray:
+    """Return derivatives by the parents, from those by the factors."""
+    count = h.shape[1]
+    return by_factors[:, 1 : 1 + count] + by_factors[:, 1 + count :] * (h / np.sqrt(1 + h**2))
 
 
 def products(given: np.ndarray, terms: np.ndarray) -> np.ndarray:
@@ -165,7 +173,7 @@ def products(given: np.ndarray, terms: np.ndarray) -> np.ndarray:
 
 
 def to_factors(by_terms: np.ndarray, given: np.ndarray, terms: np.ndarray) -> np.ndarray:
-    """Return derivatives by the columns of `given`, from those by the products."""
+    """Return derivatives by the factors, from those by the products."""
     out = np.zeros_like(given)
     for k, (i, j) in enumerate(terms):
         out[:, i] += by_terms[:, k] * given[:, j]

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .fisher import DRAWS_PER_DIMENSION, huber, metric
-from .fitting import LIMITS, Fitting, Shape
+from .fisher import DRAWS_PER_DIMENSION, bounded, robust_metric
+from .fitting import Fitting, Shape, is_dense
 from .layers import Affine, Bend, Couple, Layer, Pair
 from .screen import find_parents
 
@@ -128,7 +128,7 @@ class Learned:
         first = self.layers[0]
         assert isinstance(first, Affine)
         for couple in (layer for layer in self.layers[:2] if isinstance(layer, Couple)):
-            linear = np.flatnonzero((couple.terms[:, 0] == 0) & (couple.terms[:, 1] > 0))
+            linear = np.arange(1, 1 + len(couple.parents))  # of the terms
             for b, k in zip(*np.nonzero(couple.log_scale[:, linear]), strict=True):
                 parent = int(couple.parents[couple.terms[linear[k], 1] - 1])
                 exponent = float(couple.log_scale[b, linear[k]] / first.scale[parent])
@@ -157,16 +157,11 @@ def _halves(rows: np.ndarray, n: int, chains: int) -> tuple[np.ndarray, np.ndarr
     return rows[rows < cut], rows[rows >= cut]
 
 
-def _dense(n: int, dim: int) -> bool:
-    return n > DRAWS_PER_DIMENSION * dim and dim <= LIMITS.dense
-
-
 def _fit(kind: str, x: np.ndarray, s: np.ndarray) -> list[Layer] | None:
     """Return the layers of that kind, fitted; None if there is nothing to fit."""
     n, dim = x.shape
     layers: list[Layer] = [Affine.of(x, False)]
     x, s = layers[0](x, s)
-    even = np.full(n, 1 / n)
     none, every = np.zeros(0, int), np.arange(dim)
     if kind == "bent":
         made = _solve(x, s, Shape.of_bends(every))
@@ -174,7 +169,7 @@ def _fit(kind: str, x: np.ndarray, s: np.ndarray) -> list[Layer] | None:
         return layers
     bends = every if kind == "bent and coupled" else none
     for _ in range(2):
-        shape = find_parents(x, s, metric(x, s, even, _dense(n, dim)), bends)
+        shape = find_parents(x, s, bends)
         if shape is None:
             break
         made = _solve(x, s, shape)
@@ -191,19 +186,18 @@ def _fit(kind: str, x: np.ndarray, s: np.ndarray) -> list[Layer] | None:
 
 def _solve(x: np.ndarray, s: np.ndarray, shape: Shape) -> list[Bend | Couple]:
     fitting = Fitting(x, s, shape)
-    return fitting.layers(fitting.solve(40))
+    return fitting.layers(fitting.solve())
 
 
 def _judge(layers: Sequence[Layer], train: Pair, test: Pair) -> tuple[Fisher, bool]:
     """Return the divergence on the test draws before and after, and whether it fell for sure."""
     n, dim = train[0].shape
-    even = np.full(n, 1 / n)
     norms = []
     for some in (layers[:1], layers):
         z, s = _through(some, *train)
-        norms.append(metric(z, s, even, _dense(n, dim)).norms(*_through(some, *test)))
-    bound = float(np.quantile(norms[0], 0.9))
-    before, after = (huber(norm, bound) for norm in norms)
+        norms.append(robust_metric(z, s, is_dense(n, dim))[0].norms(*_through(some, *test)))
+    typical = float(np.median(norms[0]))
+    before, after = (bounded(norm, typical) for norm in norms)
     fall = [part.mean() for part in np.array_split(before - after, REQUIREMENTS.batches)]
     error = np.std(fall, ddof=1) / np.sqrt(len(fall))
     sure = bool(np.isfinite(after).all() and np.mean(fall) > REQUIREMENTS.sure * error)

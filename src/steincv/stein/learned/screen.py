@@ -15,17 +15,19 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from .fisher import Metric
-from .fitting import Shape
+from .fisher import Metric, robust_metric
+from .fitting import Shape, is_dense
+from .layers import Pair
 
 
 class Screening(NamedTuple):
     """Numbers that decide which pairs enter. Set on the league's benchmark."""
 
     batches: int = 20  # of draws, to see how far a rate varies; long stretches of chains, since neighbours are alike
-    sure: float = 4.0  # standard errors of a rate that count
-    least: float = 0.02  # the smallest log scale per standard deviation that is worth its noise
-    share: float = 0.02  # of the divergence that a parent must promise to remove,
+    sure: float = 3.0  # standard errors of a rate that count
+    least: float = 0.01  # the smallest log scale per standard deviation that is worth its noise
+    share: float = 0.01  # of the divergence that a parent must promise to remove,
+    chance: float = 0.5  # of what noise alone would (three times what is expected from pairs that are seen by chance),
     beside: float = 0.25  # and of what the strongest parent promises, to enter together with it
     most: int = 8  # parents that scale
     also: int = 8  # parents that only locate
@@ -37,55 +39,55 @@ class Screening(NamedTuple):
 SCREENING = Screening()
 
 
-class Rates(NamedTuple):
-    """Of each pair (child, parent): the log scale to expect, the fall of the divergence, and whether it is sure."""
+def falls(z: np.ndarray, s: np.ndarray, a: Metric, weights: np.ndarray, parents: np.ndarray) -> Pair:
+    """Return, for each pair (child, parent) alone, how far a Newton step lowers the divergence, and that of noise.
 
-    log_scale: Float[np.ndarray, "dim parent"]
-    fall: Float[np.ndarray, "dim parent"]
-
-
-def rates(z: np.ndarray, s: np.ndarray, a: Metric, parents: np.ndarray) -> Rates:
-    """Return what one step of Newton's method gives for each pair alone, zero where that is not sure."""
+    Zero where a rate is within its noise.
+    """
     e, inner = a.residuals(z, s)
     z = z - a.mean
     child, work, pull, parent = e * s - inner * z, z * s + 1, e[:, parents], z[:, parents]
+    heavy = weights[:, None] * len(z)
+    child, heavy_work = child * heavy, work * heavy
     total = np.zeros((z.shape[1], len(parents)))
     squares = np.zeros_like(total)
     edges = np.linspace(0, len(z), min(SCREENING.batches, len(z) // 4) + 1).astype(int)
     for start, stop in pairwise(edges):
         rows = slice(start, stop)
-        one = (child[rows].T @ parent[rows] + work[rows].T @ pull[rows]) / (stop - start)
+        one = (child[rows].T @ parent[rows] + heavy_work[rows].T @ pull[rows]) / (stop - start)
         total += one
         squares += one**2
     count = len(edges) - 1
     mean = total / count
-    error = np.sqrt(np.maximum(squares / count - mean**2, 0) / (count - 1))
+    variance = np.maximum(squares / count - mean**2, 0) / (count - 1)
     mean[parents, np.arange(len(parents))] = 0.0  # a coordinate is not its own scale
     spread, precision = (m if m.ndim == 1 else np.diag(m) for m in (a.spread, a.precision))
-    stiff = spread * (s**2).mean(axis=0) + precision * (z**2).mean(axis=0) + 2
-    curvature = np.outer(stiff, (parent**2).mean(axis=0)) + np.outer((work**2).mean(axis=0), spread[parents])
-    log_scale = -mean / curvature
-    unit = np.abs(log_scale) * parent.std(axis=0)
-    sure = (np.abs(mean) > SCREENING.sure * error) & (unit > SCREENING.least)
-    return Rates(np.where(sure, log_scale, 0.0), np.where(sure, mean**2 / curvature, 0.0))
+    stiff = spread * (weights @ s**2) + precision * (weights @ z**2) + 2
+    curvature = np.outer(stiff, weights @ parent**2) + np.outer(weights @ work**2, spread[parents])
+    unit = np.abs(mean / curvature) * np.sqrt(weights @ parent**2)
+    seen = (mean**2 > SCREENING.sure**2 * variance) & (unit > SCREENING.least)
+    return np.where(seen, (mean**2 - variance) / curvature, 0.0), variance / curvature
 
 
-def find_parents(z: np.ndarray, s: np.ndarray, a: Metric, bent: np.ndarray) -> Shape | None:
-    """Return what a coupling may fit, or None if no coordinate is seen to scale another."""
+def find_parents(z: np.ndarray, s: np.ndarray, bent: np.ndarray) -> Shape | None:
+    """Return what a coupling may fit, or None if no coordinate is seen to scale others."""
     dim = z.shape[1]
     candidates = np.arange(dim)
+    a, weights = robust_metric(z, s, is_dense(*z.shape))
     e, inner = a.residuals(z, s)
-    divergence = float((e * inner).sum(axis=1).mean())
+    by_coordinate = weights @ (e * inner)
     if dim > SCREENING.wide:
-        candidates = np.sort(np.argsort(-(e * inner).mean(axis=0))[: SCREENING.candidates])
-    fall = rates(z, s, a, candidates).fall
+        candidates = np.sort(np.argsort(-by_coordinate)[: SCREENING.candidates])
+    fall, noise = falls(z, s, a, weights, candidates)
     left = fall.copy()
     chosen: list[int] = []  # positions among the candidates, strongest first; a parent is nobody's child
     first = left.sum(axis=0).max()
+    least = np.maximum(SCREENING.share * by_coordinate.sum(), SCREENING.chance * noise.sum(axis=0))
     while len(chosen) < SCREENING.most:
         promise = left.sum(axis=0)
+        promise[promise < np.maximum(least, SCREENING.beside * first)] = 0.0
         best = int(np.argmax(promise))
-        if promise[best] < max(SCREENING.share * divergence, SCREENING.beside * first, 1e-12):
+        if promise[best] <= 0:
             break
         chosen.append(best)
         left[:, best] = 0.0
@@ -104,7 +106,7 @@ def find_parents(z: np.ndarray, s: np.ndarray, a: Metric, bent: np.ndarray) -> S
     terms = _terms(len(scales), len(parents))
     scaled = np.zeros((len(children), len(terms)), bool)
     for k in range(len(scales)):
-        own = (terms[:, 1] == k + 1) & ((terms[:, 0] == 0) | (terms[:, 0] == k + 1))
+        own = (terms[:, 0] == 0) & ((terms[:, 1] == 1 + k) | (terms[:, 1] == 1 + len(parents) + k))
         scaled[:, own] = pairs[children, k][:, None]
     location = np.zeros(scaled.shape)
     location[:, 1 : 1 + len(parents)] = _regression(z, parents, children)
@@ -112,9 +114,10 @@ def find_parents(z: np.ndarray, s: np.ndarray, a: Metric, bent: np.ndarray) -> S
 
 
 def _terms(scales: int, parents: int) -> np.ndarray:
-    """Return pairs of factors: 1, each parent, and the products of each scale with itself and with all parents."""
+    """Return pairs of factors: 1, each parent, the curve of each scale, and products of scales with all parents."""
     linear = [(0, k) for k in range(parents + 1)]
-    return np.array(linear + [(i, k) for i in range(1, scales + 1) for k in range(i, parents + 1)])
+    curves = [(0, 1 + parents + k) for k in range(scales)]
+    return np.array(linear + curves + [(i, k) for i in range(1, scales + 1) for k in range(i, parents + 1)])
 
 
 def _hubs(a: Metric, children: np.ndarray, scales: np.ndarray) -> np.ndarray:
