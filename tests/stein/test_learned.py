@@ -130,6 +130,26 @@ def test_scales_are_found_with_their_exponents():
     np.testing.assert_allclose([exponents[k] for k in range(2, 8)], model.powers, atol=0.1)
 
 
+def test_the_geometry_names_parents_and_children():
+    model = Groups()
+    x = model.draw(CHAINS * DRAWS)
+    names = ["log_sigma", "mu", *(f"b[{j}]" for j in range(6)), "rate"]
+    groups = Learned.of(x, model.score(x), chains=CHAINS).geometry(names)
+    assert groups[0].parent == "log_sigma"
+    assert set(groups[0].children) >= {f"b[{j}]" for j in range(6)}
+    assert groups[0].strength > 1
+    assert 0.8 < groups[0].share <= 1
+
+
+def test_a_map_can_be_fitted_without_being_judged():
+    model = Funnel()
+    x = model.draw(CHAINS * DRAWS)
+    s = model.score(x)
+    judged, plain = Learned.of(x, s, chains=CHAINS), Learned.fit(x, s, chains=CHAINS)
+    assert np.isnan(plain.fisher.learned)
+    np.testing.assert_array_equal(plain(x, s), judged(x, s))
+
+
 def test_a_coupling_of_a_normal_distribution_is_recovered():
     model = Funnel()
     x = model.draw(CHAINS * DRAWS)

@@ -22,8 +22,12 @@ class Limits(NamedTuple):
     location: float = 1e3
     largest: float = 1e60  # their squares and products are still finite
     penalty: float = 5.0  # prior observations of no effect
-    steps: int = 25  # of L-BFGS per round; more change the divergence by less than a tenth
-    rounds: int = 2
+    steps: tuple[int, int] = (12, 80)  # of L-BFGS per round, at least and at most: as many as `work` over the dimension
+    work: int = 300
+    rounds: int = 2  # more steps or rounds change the held-out divergence by less than a tenth
+    entries: int = 30_000  # of the table of draws that steps look at, evenly spaced,
+    fewest: int = 300  # which has at least so many draws
+    bends: int = 64  # coordinates that are bent at most, those farthest from normal
     beyond: float = 0.25  # the straight continuation begins so many standard deviations outside of the draws
     profiled: int = 64  # up to this dimension the best affine map is found anew at every step
     dense: int = 400  # up to this one, between rounds; above, coordinates are scaled one by one
@@ -136,11 +140,14 @@ class Fitting:
             return REFUSED, np.zeros_like(theta)
         return value, gradient
 
-    def solve(self, steps: int = LIMITS.steps, rounds: int = LIMITS.rounds) -> np.ndarray:
-        """Return the best parameters after so many steps of L-BFGS in each of some rounds of weights."""
+    def solve(self) -> np.ndarray:
+        """Return the best parameters after some steps of L-BFGS in each of a few rounds of weights."""
         theta, dim = self.start(), self.x.shape[1]
+        steps = int(np.clip(LIMITS.work // dim, *LIMITS.steps))
         dense = is_dense(*self.x.shape)
-        for _ in range(rounds):
+        rows = np.arange(0, len(self.x), max(1, len(self.x) // max(LIMITS.fewest, LIMITS.entries // dim)))
+        few = Fitting(self.x[rows], self.s[rows], self.shape)
+        for _ in range(LIMITS.rounds):
             z, s = self.x, self.s
             for layer in self.layers(theta):
                 z, s = layer(z, s)
@@ -148,9 +155,9 @@ class Fitting:
             fixed = found if dense and dim > LIMITS.profiled else None
             with np.errstate(all="ignore"):
                 best = minimize(
-                    self.value,
+                    few.value,
                     theta,
-                    (weights, fixed),
+                    (weights[rows] / weights[rows].sum(), fixed),
                     "L-BFGS-B",
                     jac=True,
                     bounds=self.bounds(),

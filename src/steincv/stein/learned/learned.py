@@ -1,13 +1,13 @@
 """Coordinates learned from draws and scores, in which a posterior is closer to normal than any affine map makes it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from .fisher import DRAWS_PER_DIMENSION, bounded, robust_metric
-from .fitting import Fitting, Shape, is_dense
+from .fitting import LIMITS, Fitting, Shape, is_dense
 from .layers import Affine, Bend, Couple, Layer, Pair
 from .screen import find_parents
 
@@ -18,6 +18,20 @@ class Scale(NamedTuple):
     parent: int
     child: int
     exponent: float
+
+
+class Group(NamedTuple):
+    """Parameter `parent` scales the `children` by exp(`exponents` times the parent's value).
+
+    `strength` is the sum of squared changes of the children's log scales per standard deviation of the parent: about 0
+    is a normal distribution, over 1 a funnel. `share` is its part of the divergence that the whole map removes.
+    """
+
+    parent: str
+    children: tuple[str, ...]
+    exponents: tuple[float, ...]
+    strength: float
+    share: float
 
 
 class Fisher(NamedTuple):
@@ -31,6 +45,7 @@ class Requirements(NamedTuple):
     """When a map is worth having. Set on the league's benchmark."""
 
     draws: int = 100
+    per_dimension: float = 1.0  # draws; with fewer, whatever is found is noise
     fall: float = 0.95  # held-out divergence, learned over affine, at most
     sure: float = 2.0  # standard errors of the fall
     batches: int = 10
@@ -39,7 +54,10 @@ class Requirements(NamedTuple):
 
 
 REQUIREMENTS = Requirements()
-KINDS = ("bent", "coupled", "bent and coupled")
+# Couplings in a map at most: the second finds parents among the children of the first, and those that it missed.
+COUPLINGS = 2
+# Best first, as a rule: bends and couplings fitted together; couplings alone; bends alone.
+KINDS = ("bent and coupled", "coupled", "bent")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,42 +84,54 @@ class Learned:
 
     @classmethod
     def of(cls, x: np.ndarray, s: np.ndarray, *, chains: int = 1, kinds: Sequence[str] = KINDS) -> "Learned | None":
-        """Return the map with the smallest held-out divergence, or None if none is clearly below the affine one's."""
-        found = cls.candidates(x, s, chains=chains, kinds=kinds)
-        return found[0] if found else None
-
-    @classmethod
-    def candidates(
-        cls, x: np.ndarray, s: np.ndarray, *, chains: int = 1, kinds: Sequence[str] = KINDS
-    ) -> "list[Learned]":
-        """Return all maps that lower the held-out divergence clearly, best first.
+        """Return the first kind of map that is clearly better than the best affine one on draws held out, or None.
 
         **Arguments:**
 
         - `x`, `s`: draws and scores `(n, dim)` in the parameters of the model, chain after chain.
         - `chains`: how many equally long chains they are. One of three is held out to judge by.
+        - `kinds`: which kinds of map to try, in this order.
         """
-        n, dim = x.shape
-        if n < REQUIREMENTS.draws or n < 2 * dim:
-            return []
-        rows = _spaced(n, chains)
-        train, test = _halves(rows, n, chains)
-        x, s = np.asarray(x, float), np.asarray(s, float)
-        good = []
+        return next(cls._worthwhile(x, s, chains, kinds), None)
+
+    @classmethod
+    def candidates(
+        cls, x: np.ndarray, s: np.ndarray, *, chains: int = 1, kinds: Sequence[str] = KINDS
+    ) -> "list[Learned]":
+        """Return one map of each kind that is clearly better than the best affine one, the best first."""
+        return sorted(cls._worthwhile(x, s, chains, kinds), key=lambda made: made.fisher.learned)
+
+    @classmethod
+    def fit(cls, x: np.ndarray, s: np.ndarray, *, chains: int = 1, kind: str = KINDS[0]) -> "Learned | None":
+        """Return a map of that kind without judging it, its `fisher` NaN: where another fold's was judged already.
+
+        None if the draws are too few or there is nothing to fit.
+        """
+        return cls._of_rows(x, s, _spaced(len(x), chains), kind, Fisher(np.nan, np.nan)) if _enough(x) else None
+
+    @classmethod
+    def _worthwhile(cls, x: np.ndarray, s: np.ndarray, chains: int, kinds: Sequence[str]) -> "Iterator[Learned]":
+        if not _enough(x):
+            return
+        rows = _spaced(len(x), chains)
+        train, test = _parts(rows, len(x), chains)
         for kind in kinds:
             layers = _fit(kind, x[train], s[train])
             if layers is None:
                 continue
             fisher, sure = _judge(layers, (x[train], s[train]), (x[test], s[test]))
-            if fisher.learned < REQUIREMENTS.fall * fisher.affine and sure:
-                good.append((fisher, kind))
-        made = []
-        for fisher, kind in sorted(good, key=lambda pair: pair[0].learned):
-            layers = _fit(kind, x[rows], s[rows])
-            if layers is not None:
-                last = Affine.of(_through(layers, x, s)[0], n > DRAWS_PER_DIMENSION * dim)
-                made.append(cls((*layers, last), kind, fisher))
-        return made
+            if sure and fisher.learned < REQUIREMENTS.fall * fisher.affine:
+                made = cls._of_rows(x, s, rows, kind, fisher)
+                if made is not None:
+                    yield made
+
+    @classmethod
+    def _of_rows(cls, x: np.ndarray, s: np.ndarray, rows: np.ndarray, kind: str, fisher: Fisher) -> "Learned | None":
+        layers = _fit(kind, x[rows], s[rows])
+        if layers is None:
+            return None
+        last = Affine.of(_through(layers, x, s)[0], len(x) > DRAWS_PER_DIMENSION * x.shape[1])
+        return cls((*layers, last), kind, fisher)
 
     def __call__(self, x: np.ndarray, s: np.ndarray) -> Pair:
         """Return draws and scores in the learned coordinates."""
@@ -123,11 +153,11 @@ class Learned:
 
     @property
     def scales(self) -> tuple[Scale, ...]:
-        """Which coordinate of the model scales which others."""
+        """Which coordinate of the model scales which others, and how strongly in the middle of its range."""
         found = []
         first = self.layers[0]
         assert isinstance(first, Affine)
-        for couple in (layer for layer in self.layers[:2] if isinstance(layer, Couple)):
+        for couple in (layer for layer in self.layers if isinstance(layer, Couple)):
             linear = np.arange(1, 1 + len(couple.parents))  # of the terms
             for b, k in zip(*np.nonzero(couple.log_scale[:, linear]), strict=True):
                 parent = int(couple.parents[couple.terms[linear[k], 1] - 1])
@@ -135,11 +165,40 @@ class Learned:
                 found.append(Scale(parent, int(couple.children[b]), exponent))
         return tuple(found)
 
+    def geometry(self, names: Sequence[str]) -> tuple[Group, ...]:
+        """Return what scales what, by the parameters' names, the strongest first.
+
+        The divergence that the map removes is shared among parents in proportion to their strengths.
+        """
+        first = self.layers[0]
+        assert isinstance(first, Affine)
+        by_parent: dict[int, dict[int, float]] = {}
+        for scale in self.scales:
+            children = by_parent.setdefault(scale.parent, {})
+            children[scale.child] = children.get(scale.child, 0.0) + scale.exponent
+        strength = {k: float(sum((e * first.scale[k]) ** 2 for e in of.values())) for k, of in by_parent.items()}
+        removed, total = 1 - self.fisher.learned / self.fisher.affine, sum(strength.values())
+        return tuple(
+            Group(
+                names[parent],
+                tuple(names[child] for child in children),
+                tuple(children.values()),
+                strength[parent],
+                removed * strength[parent] / total if total > 0 else 0.0,
+            )
+            for parent, children in sorted(by_parent.items(), key=lambda item: -strength[item[0]])
+        )
+
 
 def _through(layers: Sequence[Layer], x: np.ndarray, s: np.ndarray) -> Pair:
     for layer in layers:
         x, s = layer(x, s)
     return x, s
+
+
+def _enough(x: np.ndarray) -> bool:
+    n, dim = x.shape
+    return n >= max(REQUIREMENTS.draws, REQUIREMENTS.per_dimension * dim)
 
 
 def _spaced(n: int, chains: int) -> np.ndarray:
@@ -149,7 +208,7 @@ def _spaced(n: int, chains: int) -> np.ndarray:
     return np.flatnonzero(np.arange(n) % length % every == 0)
 
 
-def _halves(rows: np.ndarray, n: int, chains: int) -> tuple[np.ndarray, np.ndarray]:
+def _parts(rows: np.ndarray, n: int, chains: int) -> tuple[np.ndarray, np.ndarray]:
     """Return rows to fit on and rows to judge by: other chains, or the end of a single one."""
     length = n // chains
     held = max(1, chains // 3)
@@ -159,29 +218,28 @@ def _halves(rows: np.ndarray, n: int, chains: int) -> tuple[np.ndarray, np.ndarr
 
 def _fit(kind: str, x: np.ndarray, s: np.ndarray) -> list[Layer] | None:
     """Return the layers of that kind, fitted; None if there is nothing to fit."""
-    n, dim = x.shape
     layers: list[Layer] = [Affine.of(x, False)]
     x, s = layers[0](x, s)
-    none, every = np.zeros(0, int), np.arange(dim)
-    if kind == "bent":
-        made = _solve(x, s, Shape.of_bends(every))
-        layers += made
-        return layers
-    bends = every if kind == "bent and coupled" else none
-    for _ in range(2):
-        shape = find_parents(x, s, bends)
-        if shape is None:
+    none, curved = np.zeros(0, int), _least_normal(x, s)
+    bends = none if kind == "coupled" else curved
+    for _ in range(COUPLINGS):
+        shape = None if kind == "bent" else find_parents(x, s, bends)
+        if shape is None and not len(bends):
             break
-        made = _solve(x, s, shape)
+        made = _solve(x, s, shape or Shape.of_bends(bends))
         layers += made
         x, s = _through(made, x, s)
         bends = none
-    if len(layers) == 1:
-        return None
-    middle = Affine.of(x, n > DRAWS_PER_DIMENSION * dim)
-    layers.append(middle)
-    x, s = middle(x, s)
-    return layers
+    return layers if len(layers) > 1 else None
+
+
+def _least_normal(x: np.ndarray, s: np.ndarray) -> np.ndarray:
+    """Return the coordinates that are worth bending."""
+    if x.shape[1] <= LIMITS.bends:
+        return np.arange(x.shape[1])
+    found, weights = robust_metric(x, s, is_dense(*x.shape))
+    e, inner = found.residuals(x, s)
+    return np.sort(np.argsort(-(weights @ (e * inner)))[: LIMITS.bends])
 
 
 def _solve(x: np.ndarray, s: np.ndarray, shape: Shape) -> list[Bend | Couple]:
