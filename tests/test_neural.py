@@ -9,8 +9,7 @@ from jax.flatten_util import ravel_pytree
 import steincv as scv
 from steincv.families.method import make_problem
 from steincv.families.neural import fused as _fused, training
-from steincv.families.neural.gauss_newton import Trunk, _derivatives, features
-from steincv.families.neural.potential_fit import NARROW, WIDE, choose_plan, skip_degree, validation_draws
+from steincv.families.neural.potential_fit import FEW, MANY, choose_plan, skip_degree, validation_draws
 from steincv.families.neural.stretch import Stretch
 from steincv.families.neural.training import control, unravel
 from steincv.families.neural.trials import ACTIVATIONS, Custom, Potential, ScalarField, VectorField
@@ -142,20 +141,6 @@ def test_a_users_module_and_function():
     assert np.var((x**2).sum(-1) + linear(samples)[..., 0]) < 0.01 * np.var((x**2).sum(-1))
     with pytest.raises(scv.InputError, match="it must return 2 numbers"):
         scv.Neural(lambda x: x.sum()).fit(samples, x[..., 0])
-
-
-def test_derivatives_of_the_hidden_units():
-    """The Jacobian that Gauss-Newton uses, against autodiff."""
-    rng = np.random.default_rng(0)
-    with jax.enable_x64(True):
-        z, s = jnp.asarray(rng.normal(size=(6, 3))), jnp.asarray(rng.normal(size=(6, 3)))
-        trunk = Trunk(jnp.asarray(rng.normal(size=(4, 3))), jnp.asarray(rng.normal(size=4)))
-        psi, jacobian = _derivatives(trunk, z, s)
-        np.testing.assert_allclose(psi, features(trunk, z, s), rtol=1e-13)
-        by = jax.jacfwd(lambda t: features(t, z, s))(trunk)
-        for k in range(4):
-            own = jnp.concatenate([by.w[:, k, k], by.b[:, k, k, None]], 1)
-            np.testing.assert_allclose(jacobian.reshape(6, 4, 4)[:, k], own, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +278,7 @@ def test_progress_bar_goes_to_stderr(capsys):
 
 def test_second_fit_compiles_nothing():
     samples, f = mixture(0, 150, 2)
-    methods = [scv.Neural(), scv.CNCV(**SHORT)]
+    methods = [scv.Neural(VectorField(8), **SHORT), scv.CNCV(**SHORT)]
     for method in methods:
         method.fit(samples, f)(samples)
     compiled = []
@@ -325,10 +310,9 @@ def test_stretch_undoes_itself_and_knows_modes():
     assert np.linalg.eigvalsh(z.T @ z / len(z))[-1] > 3  # along the line between the modes
 
 
-def test_plan_follows_outputs_and_dimension():
-    assert choose_plan(10, 1) is NARROW
-    assert choose_plan(10, 11) is WIDE
-    assert choose_plan(400, 1) is WIDE
+def test_plan_follows_outputs_and_draws():
+    assert choose_plan(1) is FEW
+    assert choose_plan(11) is MANY
     assert [skip_degree(n, 10) for n in (30, 100, 1000)] == [0, 1, 2]
     held = validation_draws(200, 4).reshape(4, 50)
     assert held.sum() == 40

@@ -36,10 +36,10 @@ BUGS = (
     ),
     Bug(
         "divergence of a potential's hidden units without its factor 2",
-        "families/neural/gauss_newton.py",
-        "return slope * (s @ trunk.w.T) - 2 * t * slope * (trunk.w * trunk.w).sum(-1)",
-        "return slope * (s @ trunk.w.T) - t * slope * (trunk.w * trunk.w).sum(-1)",
-        ("tests/test_neural.py::test_derivatives_of_the_hidden_units",),
+        "families/neural/units.py",
+        "psi -= 2 * t * (units.w * units.w).sum(axis=1)",
+        "psi -= t * (units.w * units.w).sum(axis=1)",
+        ("tests/test_potential.py::test_features_are_the_stein_operator_of_the_units",),
     ),
     Bug(
         "score with the wrong sign",

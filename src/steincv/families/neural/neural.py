@@ -101,12 +101,12 @@ class Neural(Method):
     def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
         trial = self.trial
         shallow = isinstance(trial, Potential) and trial.depth == 1 and trial.activation == "tanh"
+        if shallow and self.solver == "auto" and self.center and self.checkpoint is None:
+            return fit_potentials(problems, seed, width=trial.width, degree=trial.degree)  # needs no compiler
         with compile_cache():
             own = trial.solve(self, problems, seed)
             if own is not None:
                 return own
-            if shallow and self.solver == "auto" and self.center and self.checkpoint is None:
-                return fit_potentials(problems, seed, width=trial.width, degree=trial.degree)
             return _fit_networks(self, problems, seed)
 
 

@@ -1,122 +1,80 @@
-"""How a shallow potential is fitted: polynomial first, Adam to find the basin, Gauss-Newton to finish, heads last."""
+"""How a shallow potential is fitted: polynomial first, Adam to find units, Gauss-Newton for the best, heads last.
+
+All of it is NumPy with closed-form gradients: it starts at once, needs no compiler, and gives the same bits for any
+number of threads, since every problem is fitted by one thread with one thread of BLAS.
+"""
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ...runtime.memory import reserve
+from ...runtime.threads import side_by_side
 from ..method import Control, Problem
 from ..polynomial.hermite import degrees, feature_count, stein_features
 from ..polynomial.ridge import ridge
+from .descent import Schedule, train
+from .directions import Few, hints, mixing
+from .heads import Moments, solve_heads
+from .refinement import Draws, choose, refine
 from .stretch import Stretch
-
-# Penalties on trunk and heads, in units of what the polynomial leaves, walked from large to small.
-PENALTIES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+from .units import Units, features, joined
 
 
 class Plan(NamedTuple):
-    """Penalties on the weights of the starts (one each), and how many of the starts are kept and refined how often.
+    """How many units there are, the share of them that begins along `hints`, how they are trained and refined.
 
-    `hinted`: the share of each start's units that begin along `hints`.
+    Refined are copies of the `refined` best units, in the `directions` that these use most, along a path of
+    `penalties` with so many `refinements` at each.
     """
 
-    width: int
-    penalties: tuple[float, ...]
-    hinted: tuple[float, ...]
-    steps: int
-    rate: float
-    members: int
-    refinements: int
+    width: int = 160
+    hinted: float = 0.25
+    schedule: Schedule = Schedule(steps=400, batch=128, rate=2e-2, penalty=2e-3)
+    refined: int = 20
+    directions: int = 10
+    penalties: tuple[float, ...] = (1e-3, 1e-4, 1e-5)
+    refinements: int = 4
 
 
-NARROW = Plan(
-    width=20,
-    penalties=(3e-3,) * 6 + (1e-3,) * 2,
-    hinted=(0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0),
-    steps=1000,
-    rate=2e-2,
-    members=3,
-    refinements=10,
-)
-WIDE = Plan(width=160, penalties=(1e-5, 2e-3), hinted=(0.25,) * 2, steps=1000, rate=1e-2, members=2, refinements=0)
-# At most this many hints of each kind.
-HINTS = 3
-FEW_OUTPUTS, FEWEST_UNITS = 3, 8
-# The trunk has few parameters: more draws than this make its fit slower, not better. The heads use them all.
-TRUNK_DRAWS = 4000
-# A Gauss-Newton step solves for all weights of the trunk at once; beyond this many Adam has to do.
-TRUNK_WEIGHTS = 800
-# Members whose validation error is within this factor of the best are averaged.
-CLOSE = 1.5
-# Penalties below this over the number of draws are not used: few validation draws cannot tell wild fits from good ones.
-LEAST = 3e-3
+# One or few outputs can be followed far by few units; what many outputs share is found in fewer steps.
+FEW_OUTPUTS = 3
+MANY = Plan()
+FEW = MANY._replace(refinements=10)
+# How far a hinted unit starts off its hints, in units of a random start.
+NOISE = 0.2
+# Units have few weights: more draws than this make their fit slower, not better. The heads use them all.
+UNIT_DRAWS = 4000
+# The heads are solved and evaluated on pieces of so many draws, so that memory does not grow with them.
+PIECE = 4096
+# From so many draws on the heads' regression looks at evenly spaced ones.
+MOST_FITTED = 40_000
 
 
 def fit_potentials(
     problems: Sequence[Problem], seed: int, *, width: int | None = None, degree: int | None = None
 ) -> list[Control]:
-    """Fit all problems in one compiled program each for the warm start and for Gauss-Newton.
+    """Fit every problem, as if it were alone, in as many threads as the user allows.
 
-    One or few outputs: several narrow trunks, refined by Gauss-Newton. Many outputs: a wide trunk that they share,
-    whose linear part is solved exactly; there is then little that Gauss-Newton adds for its cost.
+    **Arguments:**
+
+    - `width`: units that are trained for all outputs together; fewer where there are few draws.
+    - `degree`: of the polynomial beside them, by default what the draws can carry.
     """
-    import jax
-    import jax.numpy as jnp
-
-    from .gauss_newton import Data, fit_paths
-    from .warm_start import warm_starts
-
-    dim, outputs = problems[0].z.shape[1], problems[0].y.shape[1]
-    fewest = min(len(p.z) for p in problems)
-    degree = skip_degree(fewest, dim) if degree is None else degree
-    plan = choose_plan(dim, outputs)
-    width = plan.width if width is None else width
-    width = max(2, min(width, fewest // 4, TRUNK_WEIGHTS // (dim + 1) if plan.refinements else width))
-    prepared = [_prepare(p, degree) for p in problems]
-    rows = max(len(p["z"]) for p in prepared)
-    weights = width * (dim + 1)
-    reserve(
-        f"A potential with {width} units on {rows} draws in {dim} dimensions",
-        8.0 * (4 * rows * weights + 6 * weights**2 + len(problems) * rows * (3 * dim + feature_count(dim, degree))),
-        "Use a smaller width.",
-    )
-    stack = {name: np.stack([pad(p[name], rows) for p in prepared]) for name in ("z", "s", "x", "y", "train", "valid")}
-    stack["ridge"] = np.stack([p["ridge"] for p in prepared])
-    residual = np.stack([pad(p["residual"], rows) for p in prepared])
-    keys = jax.random.split(jax.random.key(seed), len(problems))
-    with jax.default_matmul_precision("highest"):
-        single = Data(**{k: jnp.asarray(v, jnp.float32) for k, v in stack.items()})
-        batch = int(min(128, max(16, fewest // 4)))
-        penalties = jnp.asarray(plan.penalties, jnp.float32)
-        left = jnp.asarray(residual, jnp.float32)
-        given = jnp.asarray(np.stack([p["hints"] for p in prepared]), jnp.float32)
-        hinted = jnp.asarray(np.arange(width) < width * np.array(plan.hinted)[:, None], jnp.float32)
-        found, errors = warm_starts(single, left, given, hinted, keys, penalties, width, plan.steps, batch, plan.rate)
-        order = np.argsort(np.asarray(errors), axis=1)[:, : plan.members]
-        best = jax.tree.map(lambda a: np.take_along_axis(np.asarray(a), _like(order, a.ndim), 1), found)
-        with jax.enable_x64(True):
-            double = Data(**{k: jnp.asarray(v, jnp.float64) for k, v in stack.items()})
-            begin = jax.tree.map(lambda a: jnp.asarray(a, jnp.float64), best)
-            trunks, errors = fit_paths(double, begin, jnp.asarray(PENALTIES), plan.refinements)
-    trunks = jax.tree.map(np.asarray, trunks)
-    return [
-        _finish(p, made, jax.tree.map(lambda a, i=i: a[i], trunks), np.asarray(errors[i]), degree, outputs)
-        for i, (p, made) in enumerate(zip(problems, prepared, strict=True))
-    ]
+    plan = choose_plan(problems[0].y.shape[1])
+    if width is not None:
+        plan = plan._replace(width=width, refined=min(plan.refined, width))
+    return side_by_side([functools.partial(_fit, problem, seed, plan, degree) for problem in problems])
 
 
-def choose_plan(dim: int, outputs: int) -> Plan:
-    """Gauss-Newton for few outputs, as long as its system is of a size to be solved some hundred times."""
-    fitting = TRUNK_WEIGHTS // (dim + 1)
-    if outputs > FEW_OUTPUTS or fitting < FEWEST_UNITS:
-        return WIDE
-    return NARROW if fitting >= NARROW.width else NARROW._replace(width=fitting, members=1, refinements=6)
+def choose_plan(outputs: int) -> Plan:
+    """Return the plan for so many outputs."""
+    return FEW if outputs <= FEW_OUTPUTS else MANY
 
 
 def skip_degree(draws: int, dim: int) -> int:
-    """The polynomial terms that this many draws can carry beside the network."""
+    """Return the degree of the polynomial that this many draws can carry beside the units."""
     return 2 if feature_count(dim, 2) <= draws / 8 else 1 if dim <= draws / 4 else 0
 
 
@@ -130,124 +88,109 @@ def validation_draws(n: int, chains: int) -> np.ndarray:
     return held.reshape(-1)
 
 
-def _prepare(problem: Problem, degree: int) -> dict[str, Any]:
-    """The part of a problem that its trunk is fitted on, with polynomial features and what they leave."""
-    n, dim = problem.z.shape
-    stretch = Stretch.of(problem)
-    thin = -(-n // TRUNK_DRAWS)
-    z, s, y = problem.z[::thin], problem.s[::thin], problem.y[::thin]
-    held = validation_draws(n, problem.chains)[::thin]
-    x = stein_features(z, s, degree) if degree else np.zeros((len(z), 0))
-    penalty = np.zeros(0)
-    left = y
-    if degree:
-        fit = ridge(x[~held], y[~held], degrees(dim, degree), "auto")
-        # One penalty for all outputs, since they share the factorisation: the middle one.
-        growth = np.median(fit.growth)
-        penalty = max(float(np.median(fit.penalty)), 1e-9) * growth ** (degrees(dim, degree) - 1.0)
-        left = y - x @ fit.coefficients
-    left = left - left.mean(axis=0)
-    spread = np.sqrt((left**2).mean(axis=0))
-    plain = np.array([np.mean((left[held, k] - left[held, k].mean()) ** 2) for k in range(y.shape[1])])
-    z, s = stretch(z, s)
-    return {
-        "stretch": stretch,
-        "z": z,
-        "s": s,
-        "x": x,
-        "y": y,
-        "train": (~held).astype(float),
-        "valid": held.astype(float),
-        "ridge": penalty,
-        "residual": left / np.where(spread > 1e-9, spread, np.inf),
-        "hints": _hints(z[~held], y[~held], left[~held] / np.where(spread > 1e-9, spread, np.inf)),
-        "polynomial_error": plain,
-    }
-
-
-def _hints(z: np.ndarray, y: np.ndarray, residual: np.ndarray) -> np.ndarray:
-    """Directions along which f is likely to vary, of length one, `(hint, dim)`.
-
-    Those along which the outputs grow, and those along which what the polynomial leaves curves most.
-    """
-    slopes = np.linalg.lstsq(z - z.mean(axis=0), y - y.mean(axis=0), rcond=None)[0].T
-    grows = np.linalg.svd(slopes, full_matrices=False)[2][:HINTS]
-    weight = residual @ np.random.default_rng(0).normal(size=residual.shape[1])  # one mixture of all outputs
-    values, vectors = np.linalg.eigh((z * weight[:, None]).T @ z / len(z))
-    curves = vectors[:, np.argsort(-np.abs(values))[:HINTS]].T
-    return np.concatenate([grows, curves])
-
-
-def _finish(
-    problem: Problem, made: dict[str, Any], trunks: Any, errors: np.ndarray, degree: int, outputs: int
-) -> Control:
-    """Choose penalties and members by validation error, and solve the linear part on all draws in float64."""
-    from .gauss_newton import Trunk, features
-
-    allowed = np.array(PENALTIES) * len(problem.z) >= LEAST
-    errors = np.where(np.isfinite(errors) & allowed[:, None], errors, np.inf)
-    members, stages, _ = errors.shape
-    flat = errors.reshape(members * stages, outputs)
-    # no network at all is a candidate too: the polynomial alone
-    best = np.minimum(flat.min(axis=0), made["polynomial_error"])
-    stage = errors.argmin(axis=1)
-    x = stein_features(problem.z, problem.s, degree) if degree else np.zeros((len(problem.z), 0))
-    wide_z, wide_s = made["stretch"](problem.z, problem.s)
-    parts: list[tuple[Any, np.ndarray]] = []
-    share = np.zeros((members, outputs))
-    lowest = errors.min(axis=1)
-    share[lowest <= CLOSE * best] = 1.0
-    alone = share.sum(axis=0) == 0
-    share /= np.where(alone, 1.0, share.sum(axis=0))
-    skip = np.zeros((x.shape[1], outputs))
-    for m in range(members):
-        for k in np.unique(stage[m]):
-            used = (stage[m] == k) & (share[m] > 0)
-            if used.any():
-                trunk = Trunk(trunks.w[m, k], trunks.b[m, k])
-                psi = features(trunk, wide_z, wide_s, np)
-                c = _heads(x, psi, problem.y[:, used], made["ridge"], PENALTIES[k])
-                heads = np.zeros((psi.shape[1], outputs))
-                heads[:, used] = c[x.shape[1] :] * share[m, used]
-                skip[:, used] += c[: x.shape[1]] * share[m, used]
-                parts.append((trunk, heads))
-    if alone.any() and degree:
-        skip[:, alone] = _heads(x, np.zeros((len(x), 0)), problem.y[:, alone], made["ridge"], 1.0)
-    info = {
-        "features": int(x.shape[1]),
-        "draws": len(problem.z),
-        "units": int(trunks.w.shape[-2]),
-        "penalty": [PENALTIES[k] for k in stage[lowest.argmin(axis=0), np.arange(outputs)]],
-        "members": share.astype(bool).sum(axis=0).tolist(),
-        "validation_error": best.tolist(),
-    }
-    return Control(functools.partial(_evaluate, degree, skip, parts, made["stretch"]), info)
-
-
-def _heads(x: np.ndarray, psi: np.ndarray, y: np.ndarray, penalty: np.ndarray, head_penalty: float) -> np.ndarray:
-    """Ridge coefficients of the polynomial and the hidden units together."""
-    columns = np.concatenate([x, psi], axis=1)
-    columns -= columns.mean(axis=0)
-    shrink = np.append(penalty, np.full(psi.shape[1], head_penalty)) + 1e-12
-    return np.linalg.solve(columns.T @ columns / len(y) + np.diag(shrink), columns.T @ (y - y.mean(axis=0)) / len(y))
-
-
-def _evaluate(degree: int, skip: np.ndarray, parts: list, stretch: Stretch, z: np.ndarray, s: np.ndarray) -> np.ndarray:
-    from .gauss_newton import features
-
-    g = np.zeros((len(z), skip.shape[1]))
-    if degree:
-        g -= stein_features(z, s, degree) @ skip
-    z, s = stretch(z, s)
-    for trunk, heads in parts:
-        g -= features(trunk, z, s, np) @ heads
-    return g
-
-
 def pad(x: np.ndarray, rows: int) -> np.ndarray:
     """Zeros after the last draw, so that problems of nearly the same length go into one array."""
     return np.pad(x, [(0, rows - len(x)), *[(0, 0)] * (x.ndim - 1)])
 
 
-def _like(order: np.ndarray, ndim: int) -> np.ndarray:
-    return order.reshape(order.shape + (1,) * (ndim - 2))
+def _fit(problem: Problem, seed: int, plan: Plan, degree: int | None) -> Control:
+    n = len(problem.z)
+    thin = -(-n // MOST_FITTED)
+    held = validation_draws(n, problem.chains)[::thin]
+    few = Few.of(problem)
+    z, s = few(problem.z[::thin], problem.s[::thin])
+    y = problem.y[::thin]
+    degree = skip_degree(n, z.shape[1]) if degree is None else degree
+    x = stein_features(z, s, degree) if degree else np.zeros((len(z), 0))
+    penalties, left = _polynomial(x, y, held, degrees(z.shape[1], degree))
+    stretch = Stretch.of_scores(s)
+    z, s = stretch(z, s)
+    units = _find_units(Draws(z, s, x, y), left, held, penalties, plan, np.random.default_rng(seed))
+    columns = np.concatenate([x, features(units, z, s)], axis=1)
+    heads = solve_heads(columns, y, held, penalties, left[held].var(axis=0))
+    info = {
+        "features": x.shape[1],
+        "draws": n,
+        "units": len(units.b),
+        "directions": z.shape[1],
+        "penalty": heads.penalty.tolist(),
+        "validation_error": heads.error.tolist(),
+    }
+    return Control(functools.partial(_evaluate, few, degree, stretch, units, heads.coefficients), info)
+
+
+def _polynomial(x: np.ndarray, y: np.ndarray, held: np.ndarray, degree: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return one penalty per feature, for all outputs, and what a regression with it on all but `held` draws leaves."""
+    if not len(degree):
+        return np.zeros(0), y - y[~held].mean(axis=0)
+    fit = ridge(x[~held], y[~held] @ mixing(y[~held]), degree, "auto")
+    # One penalty for all outputs, since they share the factorisation: the middle one.
+    penalties = max(float(np.median(fit.penalty)), 1e-9) * np.median(fit.growth) ** (degree - 1.0)
+    moments = Moments.of(x[~held], y[~held])
+    return penalties, y - y[~held].mean(axis=0) - (x - moments.mean) @ moments.solve(penalties)
+
+
+def _find_units(
+    draws: Draws, left: np.ndarray, held: np.ndarray, ridge: np.ndarray, plan: Plan, rng: np.random.Generator
+) -> Units:
+    """Return trained units and, refined, copies of the best of them.
+
+    What the polynomial leaves, `left`, is the unit in which every output counts: a factor gained is a factor gained.
+    """
+    thin = -(-len(held) // UNIT_DRAWS)
+    train_rows, valid_rows = np.flatnonzero(~held)[::thin], np.flatnonzero(held)[::thin]
+    left = left[train_rows]
+    spread = np.sqrt((left**2).mean(axis=0))
+    unit = 1 / np.where(spread > 1e-9, spread, np.inf)
+    mix = unit[:, None] * mixing(left * unit)
+    left = left @ mix
+    part, valid = (d._replace(y=d.y @ mix) for d in (draws.take(train_rows), draws.take(valid_rows)))
+    n, dim = part.z.shape
+    width = max(2, min(plan.width, len(held) // 4))
+    start = _start(rng, width, dim, plan.hinted, hints(part.z, part.y, left))
+    schedule = plan.schedule._replace(batch=min(plan.schedule.batch, max(16, n // 4)))
+    units = train(start, part.z, part.s, left, schedule, rng)
+    best = units.take(choose(features(units, part.z, part.s), left, min(plan.refined, width)))
+    among = _most_used(best, part.z, part.s, left, plan.directions)
+    along = Units(best.w @ among.T, best.b)
+    part, valid = (d._replace(z=d.z @ among.T, s=d.s @ among.T) for d in (part, valid))
+    refined = refine(along, part, valid, ridge, plan.penalties, plan.refinements)
+    return joined([units, Units(refined.w @ among, refined.b)])
+
+
+def _start(rng: np.random.Generator, width: int, dim: int, hinted: float, given: np.ndarray) -> Units:
+    """Return random units, the first of them random mixtures of the given directions."""
+    w = rng.normal(size=(width, dim)) / np.sqrt(dim)
+    count = int(width * hinted)
+    w[:count] = rng.normal(size=(count, len(given))) @ given + NOISE * w[:count]
+    return Units(w, rng.normal(size=width))
+
+
+def _most_used(units: Units, z: np.ndarray, s: np.ndarray, y: np.ndarray, count: int) -> np.ndarray:
+    """Return orthonormal directions, `(direction, dim)`: all, or those that the units use most to fit y."""
+    dim = units.w.shape[1]
+    if dim <= count:
+        return np.eye(dim)
+    heads = np.linalg.lstsq(features(units, z, s), y, rcond=None)[0]
+    weighted = units.w * np.sqrt((heads**2).sum(axis=1))[:, None]
+    return np.linalg.svd(weighted, full_matrices=False)[2][:count]
+
+
+def _evaluate(
+    few: Few,
+    degree: int,
+    stretch: Stretch,
+    units: Units,
+    coefficients: np.ndarray,
+    z: np.ndarray,
+    s: np.ndarray,
+) -> np.ndarray:
+    g = np.empty((len(z), coefficients.shape[1]))
+    known = len(coefficients) - len(units.b)
+    for start in range(0, len(z), PIECE):
+        rows = slice(start, start + PIECE)
+        here, score = few(z[rows], s[rows])
+        g[rows] = -(features(units, *stretch(here, score)) @ coefficients[known:])
+        if degree:
+            g[rows] -= stein_features(here, score, degree) @ coefficients[:known]
+    return g

@@ -25,10 +25,14 @@ class Stretch:
 
     @classmethod
     def of(cls, problem: Problem) -> "Stretch":
-        dim = problem.z.shape[1]
-        if len(problem.s) <= dim:
+        return cls.of_scores(problem.s)
+
+    @classmethod
+    def of_scores(cls, s: np.ndarray) -> "Stretch":
+        n, dim = s.shape
+        if n <= dim:
             return cls(np.eye(dim), np.eye(dim))
-        values, vectors = np.linalg.eigh(problem.s.T @ problem.s / len(problem.s))
+        values, vectors = np.linalg.eigh(s.T @ s / n)
         size = np.sqrt(np.clip(values, 1.0, MOST))
         return cls((vectors * size) @ vectors.T, (vectors / size) @ vectors.T)
 

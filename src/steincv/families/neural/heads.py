@@ -1,0 +1,83 @@
+"""The coefficients of polynomial features and hidden units together: exact ridge regressions, all outputs at once."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+# Penalties on the units' coefficients, from large to small.
+PENALTIES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
+# Penalties below this over the number of draws are not used: few validation draws cannot tell wild fits from good ones.
+LEAST = 1e-4
+# Outputs are solved for so many at a time, so that residuals of thousands of them take little memory.
+BLOCK = 256
+# Added to every column's penalty, and to the diagonal of the correlations: a copy of another column is solvable.
+FLOOR, COPY = 1e-12, 1e-14
+
+
+class Heads(NamedTuple):
+    """Coefficients `(column, out)`, each output's penalty, and what it leaves at the validation draws."""
+
+    coefficients: Float[np.ndarray, "column out"]
+    penalty: Float[np.ndarray, " out"]
+    error: Float[np.ndarray, " out"]
+
+
+def solve_heads(
+    columns: Float[np.ndarray, "n column"],
+    y: Float[np.ndarray, "n out"],
+    held: np.ndarray,
+    ridge: Float[np.ndarray, " feature"],
+    polynomial_error: Float[np.ndarray, " out"],
+) -> Heads:
+    """Choose each output's penalty at the `held` draws and solve with it on all.
+
+    The first columns are the polynomial's with the penalties `ridge`. Where no penalty beats `polynomial_error` the
+    polynomial is used alone.
+    """
+    units = columns.shape[1] - len(ridge)
+    train, valid = ~held, held
+    part = Moments.of(columns[train], y[train])
+    whole = Moments.of(columns, y)
+    allowed = [p for p in PENALTIES if p * len(y) >= LEAST]
+    solved = np.stack([part.solve(np.append(ridge, np.full(units, p))) for p in allowed])
+    errors = np.empty((len(allowed), y.shape[1]))
+    judged = columns[valid] - part.mean
+    for start in range(0, y.shape[1], BLOCK):
+        outputs = slice(start, start + BLOCK)
+        for k, c in enumerate(solved):
+            errors[k, outputs] = (y[valid, outputs] - judged @ c[:, outputs]).var(axis=0)
+    errors[~np.isfinite(errors)] = np.inf
+    choice = errors.argmin(axis=0)
+    best = errors[choice, np.arange(y.shape[1])]
+    alone = ~(best <= polynomial_error)
+    coefficients = np.zeros((columns.shape[1], y.shape[1]))
+    for k in np.unique(choice[~alone]):
+        used = (choice == k) & ~alone
+        coefficients[:, used] = whole.solve(np.append(ridge, np.full(units, allowed[k])), used)
+    if alone.any() and len(ridge):
+        known = slice(0, len(ridge))
+        only = Moments(whole.gram[known, known], whole.cross[known], whole.mean[known])
+        coefficients[known, alone] = only.solve(ridge, alone)
+    penalty = np.where(alone, np.inf, np.array(allowed)[choice])
+    return Heads(coefficients, penalty, np.minimum(best, polynomial_error))
+
+
+class Moments(NamedTuple):
+    """Second moments of the columns about their means, and with y."""
+
+    gram: np.ndarray
+    cross: np.ndarray
+    mean: np.ndarray
+
+    @classmethod
+    def of(cls, columns: np.ndarray, y: np.ndarray) -> "Moments":
+        mean = columns.mean(axis=0)
+        centered = columns - mean
+        return cls(centered.T @ centered / len(y), centered.T @ (y - y.mean(axis=0)) / len(y), mean)
+
+    def solve(self, ridge: np.ndarray, outputs: np.ndarray | slice = slice(None)) -> np.ndarray:
+        size = np.sqrt(np.diagonal(self.gram) + ridge + FLOOR)
+        scaled = self.gram / size / size[:, None]  # columns can be of very different size
+        scaled[np.diag_indices_from(scaled)] = 1 + COPY
+        return np.linalg.solve(scaled, self.cross[:, outputs] / size[:, None]) / size[:, None]
