@@ -313,7 +313,7 @@ def test_stretch_undoes_itself_and_knows_modes():
 def test_plan_follows_outputs_and_draws():
     assert choose_plan(1) is FEW
     assert choose_plan(11) is MANY
-    assert [skip_degree(n, 10) for n in (30, 100, 1000)] == [0, 1, 2]
+    assert [skip_degree(n, 10) for n in (9, 100, 1000)] == [0, 1, 2]
     held = validation_draws(200, 4).reshape(4, 50)
     assert held.sum() == 40
     assert (np.abs(np.diff(held.astype(int), axis=1)).sum(1) == 2).all()  # one contiguous piece a chain

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from ..method import Problem
 
 # In more dimensions than the first, a potential is one of so many directions.
-MOST_DIMENSIONS, KEPT = 100, 24
+MOST_DIMENSIONS, KEPT = 1000, 48
 # At most so many hints of each kind.
 HINTS = 3
 # Units are trained on so many mixtures of the outputs at most.

@@ -8,7 +8,7 @@ from jaxtyping import Float
 # Penalties on the units' coefficients, from large to small.
 PENALTIES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
 # Penalties below this over the number of draws are not used: few validation draws cannot tell wild fits from good ones.
-LEAST = 1e-4
+LEAST = 3e-3
 # Outputs are solved for so many at a time, so that residuals of thousands of them take little memory.
 BLOCK = 256
 # Added to every column's penalty, and to the diagonal of the correlations: a copy of another column is solvable.

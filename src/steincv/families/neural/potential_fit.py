@@ -29,19 +29,19 @@ class Plan(NamedTuple):
     `penalties` with so many `refinements` at each.
     """
 
-    width: int = 160
+    width: int = 240
     hinted: float = 0.25
     schedule: Schedule = Schedule(steps=400, batch=128, rate=2e-2, penalty=2e-3)
-    refined: int = 20
+    refined: int = 16
     directions: int = 10
-    penalties: tuple[float, ...] = (1e-3, 1e-4, 1e-5)
-    refinements: int = 4
+    penalties: tuple[float, ...] = (1e-4, 1e-5)
+    refinements: int = 3
 
 
 # One or few outputs can be followed far by few units; what many outputs share is found in fewer steps.
 FEW_OUTPUTS = 3
 MANY = Plan()
-FEW = MANY._replace(refinements=10)
+FEW = MANY._replace(width=160, refined=20, penalties=(1e-4, 1e-6), refinements=12)
 # How far a hinted unit starts off its hints, in units of a random start.
 NOISE = 0.2
 # Units have few weights: more draws than this make their fit slower, not better. The heads use them all.
@@ -75,7 +75,7 @@ def choose_plan(outputs: int) -> Plan:
 
 def skip_degree(draws: int, dim: int) -> int:
     """Return the degree of the polynomial that this many draws can carry beside the units."""
-    return 2 if feature_count(dim, 2) <= draws / 8 else 1 if dim <= draws / 4 else 0
+    return 2 if feature_count(dim, 2) <= draws / 8 else 1 if dim <= draws else 0
 
 
 def validation_draws(n: int, chains: int) -> np.ndarray:
