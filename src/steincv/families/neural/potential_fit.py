@@ -29,19 +29,20 @@ class Plan(NamedTuple):
     `penalties` with so many `refinements` at each.
     """
 
-    width: int = 240
+    width: int = 300
     hinted: float = 0.25
     schedule: Schedule = Schedule(steps=400, batch=128, rate=2e-2, penalty=2e-3)
-    refined: int = 16
+    refined: int = 0
     directions: int = 10
-    penalties: tuple[float, ...] = (1e-4, 1e-5)
-    refinements: int = 3
+    penalties: tuple[float, ...] = (1e-4, 1e-6)
+    refinements: int = 12
 
 
-# One or few outputs can be followed far by few units; what many outputs share is found in fewer steps.
+# Few units can follow one or few outputs very far. What many outputs share is found by more units as they are trained:
+# refined ones added little there, and were wild at rare draws of hierarchical models.
 FEW_OUTPUTS = 3
 MANY = Plan()
-FEW = MANY._replace(width=160, refined=20, penalties=(1e-4, 1e-6), refinements=12)
+FEW = MANY._replace(width=160, refined=20)
 # How far a hinted unit starts off its hints, in units of a random start.
 NOISE = 0.2
 # Units have few weights: more draws than this make their fit slower, not better. The heads use them all.
@@ -133,7 +134,7 @@ def _polynomial(x: np.ndarray, y: np.ndarray, held: np.ndarray, degree: np.ndarr
 def _find_units(
     draws: Draws, left: np.ndarray, held: np.ndarray, ridge: np.ndarray, plan: Plan, rng: np.random.Generator
 ) -> Units:
-    """Return trained units and, refined, copies of the best of them.
+    """Return trained units and, where the plan says so, refined copies of the best of them.
 
     What the polynomial leaves, `left`, is the unit in which every output counts: a factor gained is a factor gained.
     """
@@ -150,6 +151,8 @@ def _find_units(
     start = _start(rng, width, dim, plan.hinted, hints(part.z, part.y, left))
     schedule = plan.schedule._replace(batch=min(plan.schedule.batch, max(16, n // 4)))
     units = train(start, part.z, part.s, left, schedule, rng)
+    if not plan.refined:
+        return units
     best = units.take(choose(features(units, part.z, part.s), left, min(plan.refined, width)))
     among = _most_used(best, part.z, part.s, left, plan.directions)
     along = Units(best.w @ among.T, best.b)
