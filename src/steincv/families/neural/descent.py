@@ -36,7 +36,9 @@ def train(
 ) -> Units:
     """Return units trained on y, each output of variance one, with linear heads that are then forgotten."""
     n, dim = z.shape
-    data = np.clip(np.concatenate([z, s, y], axis=1), -LARGEST, LARGEST).astype(np.float32)
+    data = np.empty((n, 2 * dim + y.shape[1]), np.float32)
+    for part, columns in zip((z, s, y), np.split(data, [dim, 2 * dim], axis=1), strict=True):
+        np.clip(part, -LARGEST, LARGEST, out=columns)
     batch = min(schedule.batch, n)
     step = _Steps(start, y.shape[1], batch, schedule)
     rounds = n // batch
