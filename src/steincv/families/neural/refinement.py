@@ -41,11 +41,11 @@ class Draws(NamedTuple):
 
 
 class _Solved(NamedTuple):
-    """The ridge regression on the columns, at given units: all columns are about their mean, over the root of n."""
+    """The ridge regression at given units; their features `psi` are about their mean, over the root of n."""
 
     coefficients: np.ndarray
     factor: np.ndarray
-    columns: np.ndarray
+    psi: np.ndarray
     mean: np.ndarray
     residual: np.ndarray
     cost: float
@@ -79,11 +79,10 @@ class _Refinement:
         factor = np.linalg.cholesky(gram)
         right = np.concatenate([self.xy, psi.T @ self.y])
         coefficients = scipy.linalg.cho_solve((factor, True), right, check_finite=False)
-        columns = np.concatenate([self.x, psi], axis=1)
-        residual = self.y - columns @ coefficients
+        residual = self.y - self.x @ coefficients[:known] - psi @ coefficients[known:]
         cost = (residual**2).sum() + (ridge[:, None] * coefficients**2).sum()
         weights = penalty * self.y.shape[1] * (units.w**2).sum()
-        return _Solved(coefficients, factor, columns, mean, residual, float(cost + weights))
+        return _Solved(coefficients, factor, psi, mean, residual, float(cost + weights))
 
     def system(self, units: Units, at: _Solved, penalty: float) -> tuple[np.ndarray, np.ndarray]:
         """Return matrix and gradient of a Gauss-Newton step in the units' weights."""
@@ -94,7 +93,8 @@ class _Refinement:
         flat -= flat.mean(axis=0)
         flat *= self.root
         heads = at.coefficients[len(self.ridge) :]
-        cross = scipy.linalg.solve_triangular(at.factor, at.columns.T @ flat, lower=True, check_finite=False)
+        cross = np.concatenate([self.x.T @ flat, at.psi.T @ flat])
+        cross = scipy.linalg.solve_triangular(at.factor, cross, lower=True, check_finite=False)
         omega = heads @ heads.T
         matrix = flat.T @ flat
         matrix -= cross.T @ cross
