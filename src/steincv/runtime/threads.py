@@ -92,20 +92,6 @@ def side_by_side(
         return [found[k] for k in range(len(tasks))]
 
 
-def side_by_side(tasks: Sequence[Callable[[], First]]) -> list[First]:
-    """Return the answers of all tasks, found in as many threads as the user allows, each with one thread of BLAS.
-
-    No answer changes with the number of threads, as no task is divided among them.
-    """
-    with blas_threads(0):
-        workers = min(len(tasks), _allowed())
-        if workers <= 1:
-            return [task() for task in tasks]
-        with ThreadPoolExecutor(workers) as pool:
-            pending = [pool.submit(copy_context().run, task) for task in tasks]
-            return [answer.result() for answer in pending]
-
-
 def threads() -> int:
     """How many BLAS may use at the moment."""
     return max((pool["num_threads"] for pool in _CONTROLLER.info() if pool["user_api"] == "blas"), default=1)

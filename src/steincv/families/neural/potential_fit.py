@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...runtime.threads import side_by_side
+from ...runtime.threads import blas_threads, side_by_side
 from ..method import Control, Problem
 from ..polynomial.hermite import degrees, feature_count, stein_features
 from ..polynomial.ridge import ridge
@@ -66,7 +66,7 @@ def fit_potentials(
     plan = choose_plan(problems[0].y.shape[1])
     if width is not None:
         plan = plan._replace(width=width, refined=min(plan.refined, width))
-    return side_by_side([functools.partial(_fit, problem, seed, plan, degree) for problem in problems])
+    return side_by_side([functools.partial(_fit, problem, seed, plan, degree) for problem in problems], work=0.0)
 
 
 def choose_plan(outputs: int) -> Plan:
@@ -94,6 +94,7 @@ def pad(x: np.ndarray, rows: int) -> np.ndarray:
     return np.pad(x, [(0, rows - len(x)), *[(0, 0)] * (x.ndim - 1)])
 
 
+@blas_threads(0)  # sums must not depend on how many threads there are
 def _fit(problem: Problem, seed: int, plan: Plan, degree: int | None) -> Control:
     n = len(problem.z)
     thin = -(-n // MOST_FITTED)
