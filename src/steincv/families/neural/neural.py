@@ -98,10 +98,19 @@ class Neural(Method):
             bounds = f"{'(' if strict else '['}{low}, inf)"
             raise InputError(f"The '{name}' parameter of Neural must be a number in {bounds}. Got {value!r} instead.")
 
-    def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
+    @property
+    def together(self) -> bool:  # type: ignore[override]
+        """Whether folds go into one compiled program. A shallow potential needs none, so each can have a worker."""
+        return not self._is_shallow()
+
+    def _is_shallow(self) -> bool:
         trial = self.trial
         shallow = isinstance(trial, Potential) and trial.depth == 1 and trial.activation == "tanh"
-        if shallow and self.solver == "auto" and self.center and self.checkpoint is None:
+        return shallow and self.solver == "auto" and self.center and self.checkpoint is None
+
+    def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
+        trial = self.trial
+        if self._is_shallow():
             return fit_potentials(problems, seed, width=trial.width, degree=trial.degree)  # needs no compiler
         with compile_cache():
             own = trial.solve(self, problems, seed)
