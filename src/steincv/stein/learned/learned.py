@@ -42,7 +42,7 @@ class Fisher(NamedTuple):
 
 
 class Requirements(NamedTuple):
-    """When a map is worth having. Set on the league's benchmark."""
+    """When a map is worth having."""
 
     draws: int = 100
     per_dimension: float = 1.0  # draws; with fewer, whatever is found is noise

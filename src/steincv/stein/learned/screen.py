@@ -21,7 +21,7 @@ from .layers import Pair
 
 
 class Screening(NamedTuple):
-    """Numbers that decide which pairs enter. Set on the league's benchmark."""
+    """Numbers that decide which pairs enter."""
 
     batches: int = 20  # of draws, to see how far a rate varies; long stretches of chains, since neighbours are alike
     sure: float = 3.0  # standard errors of a rate that count
