@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from steincv.families.method import Control, Fitted, Problem
+from steincv.families.neural.fields import ACTIVATIONS as FUNCTIONS, dense
 from steincv.families.neural.neural import PENALTIES, Neural
 from steincv.families.neural.trials import ACTIVATIONS, Trial
 from steincv.runtime.validation import InputError, whole_number
@@ -22,13 +25,9 @@ class Embedding:
     width: int = 64
 
     def init(self, key: Any, context: Any, out: int) -> Any:
-        from steincv.families.neural.fields import dense
-
         return dense(key, [int(np.prod(context.shape[1:])), self.width, out])
 
     def __call__(self, params: Any, context: Any) -> Any:
-        import jax
-
         (w1, b1), (w2, b2) = params
         return jax.nn.relu(context.reshape(len(context), -1) @ w1.T + b1) @ w2.T + b2
 
@@ -78,9 +77,6 @@ class Amortised(Trial):
         return fit_amortised(method, problems, seed, penalties)
 
     def init(self, key: Any, dim: int) -> Any:
-        import jax
-        import jax.numpy as jnp
-
         first, second, third = jax.random.split(key, 3)
         columns = dim if self.shape == "field" else 1
         return {
@@ -90,25 +86,19 @@ class Amortised(Trial):
         }
 
     def _field(self, params: Any) -> Any:
-        """V, `(width, dim)`."""
-        import jax.numpy as jnp
-
+        """Return V, `(width, dim)`."""
         outer, w = params["outer"], params["w"]
         return outer if self.shape == "field" else outer * w if self.shape == "potential" else outer * jnp.ones_like(w)
 
     def control(self, params: Any, z: Any, s: Any, context: Any) -> Any:
-        r"""$g = \sum_k h'(u_k)\,w_k\cdot v_k + h(u_k)\,v_k\cdot s$ at all pairs of draws and inputs, `(n, out)`."""
-        from steincv.families.neural.fields import ACTIVATIONS as FUNCTIONS
-
+        r"""Return $g = \sum_k h'(u_k)\,w_k\cdot v_k + h(u_k)\,v_k\cdot s$ at all draws and inputs, `(n, out)`."""
         v = self._field(params)
         u = (z @ params["w"].T)[:, None] + self.embed(params["embed"], context)
         h, slope, _ = FUNCTIONS[self.activation](u)
         return slope @ (params["w"] * v).sum(1) + (h * (s @ v.T)[:, None]).sum(-1)
 
     def field(self, params: Any, z: Any) -> tuple[Any, Any]:
-        """At the first input alone; `control` serves them all."""
-        from steincv.families.neural.fields import ACTIVATIONS as FUNCTIONS
-
+        """Return the field and its divergence at the first input alone; `control` serves them all."""
         v = self._field(params)
         h, slope, _ = FUNCTIONS[self.activation](z @ params["w"].T + self.embed(params["embed"], self.context[:1]))
         return h @ v, slope @ (params["w"] * v).sum(1)
@@ -122,7 +112,7 @@ class AmortisedControl(Control):
 
 
 def unseen(fitted: Fitted, context: Any, values: Any) -> Fitted:
-    """The same control variate at other inputs. `values` of f there, at any draws, set the size of each."""
+    """Return the same control variate at other inputs. `values` of f there, at any draws, set the size of each."""
     if not isinstance(fitted.control, AmortisedControl):
         raise InputError("`fitted` has no `context`: only Neural(Amortised(...)) serves inputs it has not seen.")
     values = finite_array("values", values)

@@ -25,7 +25,7 @@ PAIRS = 50_000
 
 
 def fit_amortised(method: Any, problems: Sequence[Problem], seed: int, penalties: Sequence[float]) -> list[Control]:
-    """One network a problem and penalty; the penalty with the least validation error is kept."""
+    """Fit one network per problem and penalty; the penalty with the least validation error is kept."""
     trial: Amortised = method.trial
     outputs = problems[0].y.shape[1]
     if len(trial.context) != outputs:

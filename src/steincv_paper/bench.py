@@ -21,6 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
 
 from steincv.estimating import estimate
 from steincv.families.kernel.kernel import Kernel
@@ -65,7 +68,7 @@ class Row:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measure, and print a table or JSON. 0 whatever the speed: a slow machine is no error. 1 if --check says so."""
+    """Measure, and print a table or JSON. Return 0 whatever the speed; exit with 1 if --check finds a slower row."""
     parser = argparse.ArgumentParser(prog="steincv bench", description="How fast steincv is on this machine.")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
     parser.add_argument("--quick", action="store_true", help="fewer repeats, and neither large kernels nor networks")
@@ -96,14 +99,14 @@ def main(argv: Sequence[str]) -> int:
 
 
 def read_run(path: str) -> dict[str, float]:
-    """What every row of an earlier run took, in calibrations."""
+    """Read what every row of an earlier run took, in calibrations."""
     with reading(path):
         rows = json.loads(Path(path).read_bytes())["rows"]
         return {str(row["name"]): float(row["relative"]) for row in rows if row.get("relative") is not None}
 
 
 def regressions(rows: Sequence[Row], earlier: Mapping[str, float]) -> list[str]:
-    """One line for every row that has become slower."""
+    """Return one line per row that has become slower."""
     times = [(row.name, row.relative / earlier[row.name]) for row in rows if row.relative and row.name in earlier]
     return [f"slower: {name}, {ratio:.2f} times what it was" for name, ratio in times if ratio > SLOWER]
 
@@ -115,7 +118,7 @@ def machine() -> dict[str, Any]:
 
 
 def measure(quick: bool = False) -> list[Row]:
-    """Problems, methods and sizes: the paper's mixture 0.5 N(-1, I) + 0.5 N(1, I) by 4 chains of exact draws."""
+    """Time all methods and sizes on the paper's mixture 0.5 N(-1, I) + 0.5 N(1, I) by 4 chains of exact draws."""
     samples, one, many = _problem()
     few = 3 if quick else 9
     timer = _Timer()
@@ -216,9 +219,7 @@ def _milliseconds(run: Callable[[], Any]) -> float:
 
 
 def draw(rows: Sequence[Row], path: str) -> None:
-    """Times of all rows in calibrations, from the fastest to the slowest, with the median marked."""
-    from matplotlib.figure import Figure
-
+    """Draw the times of all rows in calibrations, from the fastest to the slowest, with the median marked."""
     timed = [row for row in rows if row.relative]
     unit = timed[0].fastest
     figure = Figure(figsize=(8, 0.32 * len(timed) + 1.2), layout="constrained")
@@ -240,9 +241,6 @@ def draw(rows: Sequence[Row], path: str) -> None:
 
 
 def _print(rows: Sequence[Row]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     about = machine()
     heads = ("", "median", "fastest", "slowest", "calibrations", "target", "")
     table = Table(*heads, title="steincv bench", title_justify="left")

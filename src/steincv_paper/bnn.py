@@ -8,15 +8,20 @@ judged on the others: draws split at random as in the paper, in time, or by chai
 the same structure does where the predictive is smooth.
 """
 
+import hashlib
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas
+
+from .bnn_claims import in_section_5_3
+from .bnn_draws import Problem, draw, forget
+from .bnn_figures import boxes, entropies, histograms, regression
+from .bnn_fits import Split, default_rows, ratio_rows, sampler_row, score_rows
 from .claims import Claim
 from .runner import Cell
-
-if TYPE_CHECKING:
-    import pandas
 
 TABLES = ("curve", "cars")
 
@@ -59,12 +64,6 @@ def cell(what: str, digits: Sequence[Any], protocol: Sequence[int], steps: int, 
 
         chains, draws, warmup = protocol
         return [{"sampler": "NUTS", "seed": seed, **row} for row in regression_rows(what, chains, draws, warmup, seed)]
-    import hashlib
-    import time
-
-    from .bnn_draws import Problem, draw, forget
-    from .bnn_fits import Split, default_rows, ratio_rows, sampler_row, score_rows
-
     data, training, seen, unseen = digits
     chains, draws, warmup, each = protocol
     problem = Problem.of(data, training, seen, unseen, seed)
@@ -83,9 +82,7 @@ def cell(what: str, digits: Sequence[Any], protocol: Sequence[int], steps: int, 
     return [{"sampler": what, "seed": seed, **row} for row in rows]
 
 
-def figures(table: "pandas.DataFrame", settings: Settings) -> dict[str, Any]:
-    from .bnn_figures import boxes, entropies, histograms, regression
-
+def figures(table: pandas.DataFrame, settings: Settings) -> dict[str, Any]:
     return {
         "bnn_scores": boxes(table),
         "bnn_entropy": entropies(table),
@@ -94,7 +91,5 @@ def figures(table: "pandas.DataFrame", settings: Settings) -> dict[str, Any]:
     }
 
 
-def claims(table: "pandas.DataFrame", settings: Settings) -> list[Claim]:
-    from .bnn_claims import in_section_5_3
-
+def claims(table: pandas.DataFrame, settings: Settings) -> list[Claim]:
     return in_section_5_3(table, settings)

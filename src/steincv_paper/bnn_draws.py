@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import Float
 
 from steincv.networks.classifier import DIM, Classifier
@@ -48,7 +51,7 @@ class Problem:
         return cls(model, eights[rng.permutation(len(eights))[: seen + unseen]], seen, digits.source)
 
     def starts(self, chains: int, seed: int) -> np.ndarray:
-        """Chains begin where the likelihood already is, in different places: from a longer and longer fall."""
+        """Return where each chain begins: where the likelihood already is, after a climb of its own."""
         return np.stack([fall(self.model, seed + k, 150) for k in range(chains)])
 
     def values(self, samples: Samples) -> Float[np.ndarray, "chain draw out"]:
@@ -56,11 +59,7 @@ class Problem:
 
 
 def fall(model: Classifier, seed: int, steps: int, prior: bool = True) -> np.ndarray:
-    """Adam uphill from a random start: on the posterior, or on the likelihood alone (the MLE network)."""
-    import jax
-    import jax.numpy as jnp
-    import optax
-
+    """Climb by Adam from a random start: on the posterior, or on the likelihood alone (the MLE network)."""
     optimizer = optax.adam(0.02)
     run = _climb.get((id(model), steps, prior))
     if run is None:
@@ -85,7 +84,10 @@ _climb: dict[tuple, Any] = {}
 def draw(
     problem: Problem, sampler: str, chains: int, draws: int, warmup: int, each: int, seed: int, key: str
 ) -> Samples:
-    """`each` is the thinning of pSGLD, or the leapfrog steps of HMC. Kept in the user's cache until all is fitted."""
+    """Sample; `each` is the thinning of pSGLD, or the leapfrog steps of HMC.
+
+    The draws are kept in the user's cache until all is fitted.
+    """
     part = kept(sampler, chains, draws, warmup, each, seed, key)
     if part is not None and part.exists():
         with suppress(InputError):

@@ -1,13 +1,12 @@
 """Figures of the Bayesian networks: scores and entropy of images of 8, variance ratios, and the regression networks."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas
+from matplotlib.figure import Figure
 
 from .style import INK, MEAN, MEDIAN, tidy
-
-if TYPE_CHECKING:
-    import pandas
 
 LOOK = {
     "plain BNN": ("#888888", "-"),
@@ -23,10 +22,8 @@ LOOK = {
 LEAST, MOST = 1e-2, 1e4
 
 
-def numbers(table: "pandas.DataFrame", **chosen: Any) -> "pandas.DataFrame":
-    """The chosen rows, with numbers as numbers: in a table read back from a file what is missing is an empty text."""
-    import pandas
-
+def numbers(table: pandas.DataFrame, **chosen: Any) -> pandas.DataFrame:
+    """Return the chosen rows with numbers as numbers: in a table read from a file what is missing is an empty text."""
     rows = table
     for name, value in chosen.items():
         rows = rows[rows[name] == value]
@@ -34,12 +31,12 @@ def numbers(table: "pandas.DataFrame", **chosen: Any) -> "pandas.DataFrame":
     return rows.assign(**{n: pandas.to_numeric(rows[n], errors="coerce") for n in rows.columns if n not in text})
 
 
-def samplers(table: "pandas.DataFrame") -> list[str]:
+def samplers(table: pandas.DataFrame) -> list[str]:
     return [name for name in ("pSGLD", "HMC") if (table.sampler == name).any()]
 
 
-def boxes(table: "pandas.DataFrame") -> Any:
-    """Scores of "6" over the images of 8, each the mean over draws."""
+def boxes(table: pandas.DataFrame) -> Any:
+    """Draw scores of "6" over the images of 8, each the mean over draws."""
     figure, axes = _panels(len(samplers(table)), (6.2, 3.6))
     for ax, sampler in zip(axes, samplers(table), strict=True):
         rows = numbers(table, part="score", sampler=sampler)
@@ -67,8 +64,8 @@ def boxes(table: "pandas.DataFrame") -> Any:
     return figure
 
 
-def entropies(table: "pandas.DataFrame") -> Any:
-    """The cumulative distribution of the entropy over images of 8."""
+def entropies(table: pandas.DataFrame) -> Any:
+    """Draw the cumulative distribution of the entropy over images of 8."""
     figure, axes = _panels(len(samplers(table)), (5.2, 4.0))
     for ax, sampler in zip(axes, samplers(table), strict=True):
         rows = numbers(table, part="score", sampler=sampler)
@@ -84,8 +81,8 @@ def entropies(table: "pandas.DataFrame") -> Any:
     return figure
 
 
-def histograms(table: "pandas.DataFrame") -> Any:
-    """Variance ratios over images: seen and unseen, on training and test draws."""
+def histograms(table: pandas.DataFrame) -> Any:
+    """Draw variance ratios over images: seen and unseen, on training and test draws."""
     found = numbers(table, part="ratio")
     kinds = list(found[["sampler", "split"]].drop_duplicates().itertuples(index=False, name=None))
     figure, axes = _panels(len(kinds), (4.4, 4.0), sharey=True)
@@ -111,8 +108,8 @@ def _how(split: str) -> str:
     return {"random": "at random", "time": "in time", "chains": "by chains"}[split]
 
 
-def regression(table: "pandas.DataFrame") -> Any:
-    """Variance ratios of the regression networks on other chains, input by input."""
+def regression(table: pandas.DataFrame) -> Any:
+    """Draw variance ratios of the regression networks on other chains, input by input."""
     found = numbers(table, part="regression")
     names = list(dict.fromkeys(found.data))
     figure, axes = _panels(len(names), (5.0, 3.4), sharey=True)
@@ -133,8 +130,6 @@ def regression(table: "pandas.DataFrame") -> Any:
 
 
 def _panels(count: int, size: tuple[float, float], **shared: Any) -> tuple[Any, list[Any]]:
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(size[0] * max(count, 1) + 1.2, size[1]), layout="constrained")
     return figure, list(figure.subplots(1, max(count, 1), squeeze=False, **shared)[0])
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from steincv.families.method import Problem as Fit
@@ -35,7 +36,7 @@ class Split:
 
     @classmethod
     def of(cls, samples: Samples, f: np.ndarray, how: str, seed: int) -> "Split":
-        """`how`: "random" draws, "time" (the earlier and the later half of every chain), or "chains"."""
+        """Split by `how`: "random" draws, "time" (the earlier and the later half of every chain), or "chains"."""
         chains, draws, _ = samples.draws.shape
         x, s = samples.draws, samples.scores
         if how == "random":
@@ -52,7 +53,7 @@ class Split:
 
 
 def fit(name: str, problem: Problem, split: Split, steps: int, seed: int) -> Callable[[Samples], np.ndarray]:
-    """g at every image, the seen ones first. Linear control variates know no images: they are fitted to each."""
+    """Return g at every image, the seen ones first. Linear control variates know no images: they are fitted to each."""
     seen, images = problem.seen, problem.images
     f = split.f_train[..., :seen]
     if name == "linear":
@@ -70,7 +71,7 @@ def fit(name: str, problem: Problem, split: Split, steps: int, seed: int) -> Cal
 
 
 def _as_published(problem: Problem, split: Split, steps: int, seed: int) -> Callable[[Samples], np.ndarray]:
-    """The paper's trial and objective on the weights themselves, in no other coordinates."""
+    """Fit the paper's trial and objective on the weights themselves, in no other coordinates."""
     seen = problem.seen
     trial = Amortised(problem.images[:seen], embed=ImageEmbedding(), contexts=32)
     method = CNCV(trial, steps=steps, batch=64, rate=1e-3, decay=0.0)
@@ -99,7 +100,7 @@ def ratio(controlled: np.ndarray, f: np.ndarray) -> np.ndarray:
 def ratio_rows(
     problem: Problem, split: Split, how: str, steps: int, seed: int, methods: Sequence[str] = METHODS
 ) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
-    """For every method and image the variance ratio on training and test draws, and the z value of g on the latter.
+    """Return per method and image the variance ratio on training and test draws, and the z value of g on the latter.
 
     And for every method the controlled scores of all images, from the test draws.
     """
@@ -120,7 +121,7 @@ def ratio_rows(
 
 
 def default_rows(problem: Problem, split: Split, seed: int) -> list[dict[str, Any]]:
-    """The default of `predictive` on some chains, its choice and its g then judged on the others."""
+    """Run the default of `predictive` on some chains, and judge its choice and its g on the others."""
     found = predictive(split.train, problem.model, problem.images, seed=seed)
     g = NetworkField(problem.model, problem.images).fit(split.train, split.f_train)(split.test)
     after = np.where(found.helped, ratio(split.f_test + g, split.f_test), 1.0)
@@ -135,9 +136,7 @@ def default_rows(problem: Problem, split: Split, seed: int) -> list[dict[str, An
 def score_rows(
     problem: Problem, samples: Samples, f: np.ndarray, controlled: dict[str, np.ndarray], seed: int
 ) -> list[dict[str, Any]]:
-    """Scores and their entropy: plain, by the default of `predictive`, with every method, and of one MLE network."""
-    import jax.numpy as jnp
-
+    """Return scores and entropies: plain, by the default of `predictive`, with every method, and of one MLE network."""
     found = predictive(samples, problem.model, problem.images, seed=seed)
     theta = jnp.asarray(fall(problem.model, seed, 400, prior=False))
     single = np.asarray(problem.model.predict(theta, problem.images))
@@ -151,7 +150,7 @@ def score_rows(
 
 
 def sampler_row(problem: Problem, samples: Samples, f: np.ndarray, seconds: float) -> dict[str, Any]:
-    """How far the draws are from the posterior, as far as the Stein means tell, and how large the scores get."""
+    """Return how far the draws are from the posterior by their Stein means, and how large the scores get."""
     # so few that coordinates are scaled one by one: a covariance of 405 weights would be mostly noise
     every = -(-samples.size // (DRAWS_PER_DIMENSION * samples.dim))
     check = stein_check(samples.select(np.arange(samples.chains), np.arange(0, samples.draws.shape[1], every)))

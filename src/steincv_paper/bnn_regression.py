@@ -75,7 +75,7 @@ def _ratios(same: dict[str, Any], f: np.ndarray, g: np.ndarray, seen: int) -> li
 def _coverage(
     same: dict[str, Any], model: Regressor, inputs: np.ndarray, samples: Samples, controlled: np.ndarray
 ) -> list[dict[str, Any]]:
-    """Every few chains as a run of their own: how often its 95 % interval holds the mean that all other chains give."""
+    """Take every few chains as a run; return how often its 95 % interval holds the mean of all other chains."""
     rows = []
     groups = np.array_split(np.arange(samples.chains), max(2, samples.chains // GROUP))
     for k, group in enumerate(groups):

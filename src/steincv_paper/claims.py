@@ -2,12 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import pandas
+import pandas
 
 HOLDS, PART, FAILS = "holds", "holds in part", "does not hold"
 # One is better than another in a setting if its ratio is lower by at least 2 % in the median, and lower in at least
@@ -28,40 +25,40 @@ class Claim:
 
 
 def verdict(parts: Iterable[bool | np.bool_]) -> str:
-    """All of them, some of them, none of them."""
+    """Say whether a claim holds in all settings, in some, or in none."""
     held = list(parts)
     return HOLDS if all(held) else PART if any(held) else FAILS
 
 
 def spread(values: "pandas.Series | Sequence[float] | np.ndarray") -> str:
-    """The median and the quartiles."""
+    """Write the median and the quartiles."""
     low, middle, high = np.quantile(np.asarray(values, dtype=float), [0.25, 0.5, 0.75])
     return f"{number(middle)} ({number(low)} to {number(high)})"
 
 
 def number(value: float) -> str:
-    """Three digits, without the zero before the point."""
+    """Write three digits, without the zero before the point."""
     plain = 1e-3 <= abs(value) < 1e4 or value == 0
     text = f"{value:.3g}" if plain else f"{value:.1e}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
     return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 
 def paired(
-    table: "pandas.DataFrame", column: str, one: str, other: str, by: Sequence[str], key: str = "method"
-) -> "pandas.DataFrame":
-    """The quotient one / other on the same draws: a row for every setting `by`, a column a replication."""
+    table: pandas.DataFrame, column: str, one: str, other: str, by: Sequence[str], key: str = "method"
+) -> pandas.DataFrame:
+    """Return the quotient one / other on the same draws: a row per setting `by`, a column per replication."""
     values = table.pivot_table(index=[*by, "replication"], columns=key, values=column)
     return (values[one] / values[other]).dropna().unstack("replication")
 
 
-def better(quotients: "pandas.DataFrame", by: float = CLEARLY) -> "pandas.Series":
-    """In which settings the first is better: quotients below `by` in the median, below 1 in most replications."""
+def better(quotients: pandas.DataFrame, by: float = CLEARLY) -> pandas.Series:
+    """Tell in which settings the first is better: quotients below `by` in the median, below 1 in most replications."""
     wins = (quotients < 1).mean(axis=1)
     return (quotients.median(axis=1) < by) & (wins >= MOST)
 
 
 def as_markdown(claims: Sequence[Claim]) -> str:
-    """A table, one row a claim."""
+    """Return a Markdown table, one row per claim."""
     lines = ["| § | the paper says | run here | found | verdict | why |", "|---|---|---|---|---|---|"]
     lines += [
         f"| {c.section} | {c.claim} | {c.run} | {c.number} | **{c.verdict}** | {c.why} |".replace("\n", " ")

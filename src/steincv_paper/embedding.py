@@ -3,6 +3,8 @@ r"""The paper's embedding of an image: the two convolutions with pooling and rel
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+
 from steincv.networks.classifier import SHAPES, Filters, activations, check_images, patches
 from steincv.runtime.validation import InputError
 
@@ -12,8 +14,6 @@ class ImageEmbedding:
     r"""$\psi(x)$ of `Amortised(images, embed=ImageEmbedding())`: 28 x 28 images to 147 numbers."""
 
     def init(self, key: Any, context: Any, out: int) -> Any:
-        import jax
-
         check_images(context)
         if out != 147:
             raise InputError(f"The paper's embedding has 147 outputs, got width = {out}. Use width=147.")

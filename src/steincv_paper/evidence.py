@@ -5,7 +5,7 @@ import sys
 import time
 from typing import NamedTuple
 
-from steincv.cli import add_method, parse_method
+from steincv.cli import parse_method
 from steincv.evidence.figure import plot_evidence
 from steincv.evidence.ladder import temperature_ladder
 from steincv.evidence.model_evidence import model_evidence
@@ -38,28 +38,6 @@ EFFORTS = {
     "van-der-pol": Effort(250, 1000, 10),
     "goodwin": Effort(500, 5000, 20),
 }
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command to its parser."""
-    parser.add_argument("model", metavar="MODEL", help=", ".join(EFFORTS))
-    parser.add_argument("--dim", type=int, default=5, metavar="N", help="coefficients of the regression (default: 5)")
-    parser.add_argument("--species", type=int, default=3, metavar="N", help="of the Goodwin oscillator (default: 3)")
-    parser.add_argument("--observed", default="all", metavar="WHICH", help="Goodwin: all (default) or first-two")
-    parser.add_argument(
-        "--integrator", default="ode", metavar="HOW", help="Goodwin: ode (default) or euler, steps of 1"
-    )
-    parser.add_argument("--rungs", type=int, default=30, metavar="N", help="of the ladder (default: 30)")
-    parser.add_argument("--draws", type=int, metavar="N", help="of every rung and replica (default: by model)")
-    parser.add_argument("--warmup", type=int, metavar="N", help="iterations (default: by model)")
-    parser.add_argument("--replicas", type=int, default=4, metavar="N", help="independent runs (default: 4)")
-    parser.add_argument("--kernel", default="random walk", metavar="KERNEL", help="random walk (default), mala or nuts")
-    parser.add_argument("--rule", default="second-order", metavar="RULE", help="second-order (default) or trapezoid")
-    parser.add_argument("--checkpoint", metavar="FILE", help="keep the state of the sampler here, and go on from it")
-    parser.add_argument("--out", metavar="PNG", help="write the figure")
-    parser.add_argument("--force", action="store_true", help="replace the file of --out if it exists")
-    add_method(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
 
 
 def command(options: argparse.Namespace) -> None:

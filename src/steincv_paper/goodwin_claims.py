@@ -1,14 +1,12 @@
 """The claims of the paper's section 5.2, thermodynamic integration, under every variant that was run."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas
 
 from .claims import CLEARLY, Claim, number, verdict
 from .goodwin_figures import evidence_rows, named, of, ratios, variants
-
-if TYPE_CHECKING:
-    import pandas
 
 # "Hardly reduces the variance": more than this is left. "Significantly reduces": less than this.
 HARDLY, SIGNIFICANTLY = 0.5, 0.5
@@ -16,7 +14,7 @@ PAPERS = ("linear", "quadratic", "control functional")
 LOW, HIGH = (3, 4), (7, 8)  # numbers of species
 
 
-def in_section_5_2(table: "pandas.DataFrame", settings: Any) -> list[Claim]:
+def in_section_5_2(table: pandas.DataFrame, settings: Any) -> list[Claim]:
     found: list[Claim] = []
     for variant in variants(table):
         rows = of(table, variant)
@@ -33,7 +31,7 @@ def in_section_5_2(table: "pandas.DataFrame", settings: Any) -> list[Claim]:
     return found
 
 
-def _hardly(method: str, means: "pandas.DataFrame", middles: "pandas.DataFrame", run: str) -> Claim:
+def _hardly(method: str, means: pandas.DataFrame, middles: pandas.DataFrame, run: str) -> Claim:
     kind = "Linear" if method == "linear" else "Quadratic"
     return Claim(
         "5.2",
@@ -45,7 +43,7 @@ def _hardly(method: str, means: "pandas.DataFrame", middles: "pandas.DataFrame",
     )
 
 
-def _low_dimension_only(means: "pandas.DataFrame", middles: "pandas.DataFrame", run: str) -> list[Claim]:
+def _low_dimension_only(means: pandas.DataFrame, middles: pandas.DataFrame, run: str) -> list[Claim]:
     column = means["control functional"]
     low = column[column.index.isin(LOW)]
     high = column[column.index.isin(HIGH)]
@@ -74,7 +72,7 @@ def _low_dimension_only(means: "pandas.DataFrame", middles: "pandas.DataFrame", 
     return claims
 
 
-def _lowest(network: str, rows: "pandas.DataFrame", means: "pandas.DataFrame", run: str) -> list[Claim]:
+def _lowest(network: str, rows: pandas.DataFrame, means: pandas.DataFrame, run: str) -> list[Claim]:
     others = means[list(PAPERS)].min(axis=1)
     at = rows.pivot_table(index=["species", "rung"], columns="method", values="ratio")
     wins = at[network] < CLEARLY * at[list(PAPERS)].min(axis=1)
@@ -99,7 +97,7 @@ def _lowest(network: str, rows: "pandas.DataFrame", means: "pandas.DataFrame", r
     ]
 
 
-def _sizes(table: "pandas.DataFrame") -> list[Claim]:
+def _sizes(table: pandas.DataFrame) -> list[Claim]:
     rows = ratios(table, "size")
     if rows.empty:
         return []
@@ -120,8 +118,8 @@ def _sizes(table: "pandas.DataFrame") -> list[Claim]:
     return claims
 
 
-def _evidence(table: "pandas.DataFrame") -> list[Claim]:
-    """Not a claim of the paper: what it is all for."""
+def _evidence(table: pandas.DataFrame) -> list[Claim]:
+    """Judge what it is all for, which is no claim of the paper: the log evidence."""
     claims = []
     for (observed, integrator), mine in evidence_rows(table).groupby(["observed", "integrator"], sort=False):
         auto = mine[mine.method == "Auto()"].set_index("species")
@@ -141,13 +139,13 @@ def _evidence(table: "pandas.DataFrame") -> list[Claim]:
     return claims
 
 
-def _with_errors(rows: "pandas.DataFrame") -> str:
-    """Each with its error, and in brackets what of that the spacing of the rungs leaves."""
+def _with_errors(rows: pandas.DataFrame) -> str:
+    """Write each with its error, and in brackets what of that the spacing of the rungs leaves."""
     return ", ".join(
         f"{row.log_evidence:.2f} ± {number(row.error)} [{number(row.discretisation_error)}] (g = {g})"
         for g, row in rows.iterrows()
     )
 
 
-def _by_species(values: "pandas.Series") -> str:
+def _by_species(values: pandas.Series) -> str:
     return ", ".join(f"{number(float(v))} (g = {g})" for g, v in values.items())

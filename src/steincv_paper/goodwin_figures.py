@@ -1,27 +1,24 @@
 """Figures of the Goodwin experiment: the ratio against dimension, temperature and training size; the log evidence."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas
+from matplotlib.figure import Figure
 
 from .style import INK, LOOK, legend, log_y, tidy
-
-if TYPE_CHECKING:
-    import pandas
 
 # What is drawn at the bottom edge, or at the top.
 LEAST, MOST = 1e-8, 30.0
 
 
-def numbers(table: "pandas.DataFrame", *columns: str) -> "pandas.DataFrame":
-    """Those columns as numbers: in a table read back from a file what is missing is an empty text."""
-    import pandas
-
+def numbers(table: pandas.DataFrame, *columns: str) -> pandas.DataFrame:
+    """Return these columns as numbers: in a table read from a file what is missing is an empty text."""
     return table.assign(**{name: pandas.to_numeric(table[name], errors="coerce") for name in columns})
 
 
-def ratios(table: "pandas.DataFrame", part: str = "ratio", **chosen: Any) -> "pandas.DataFrame":
-    """Rows of variance ratios above t = 0, where the log likelihood has no mean that could be estimated."""
+def ratios(table: pandas.DataFrame, part: str = "ratio", **chosen: Any) -> pandas.DataFrame:
+    """Return the rows of variance ratios above t = 0, where the log likelihood has no mean that could be estimated."""
     rows = table[table.part == part]
     for name, value in chosen.items():
         rows = rows[rows[name] == value]
@@ -29,14 +26,14 @@ def ratios(table: "pandas.DataFrame", part: str = "ratio", **chosen: Any) -> "pa
     return rows[rows.temperature > 0].dropna(subset=["ratio"])
 
 
-def variants(table: "pandas.DataFrame") -> list[tuple[str, str, str, str]]:
-    """What was run: (observed, integrator, coordinates, split)."""
+def variants(table: pandas.DataFrame) -> list[tuple[str, str, str, str]]:
+    """List what was run: (observed, integrator, coordinates, split)."""
     rows = table[table.part == "ratio"]
     found = rows[["observed", "integrator", "coordinates", "split"]].drop_duplicates()
     return [tuple(row) for row in found.itertuples(index=False)]
 
 
-def of(table: "pandas.DataFrame", variant: tuple[str, str, str, str], part: str = "ratio") -> "pandas.DataFrame":
+def of(table: pandas.DataFrame, variant: tuple[str, str, str, str], part: str = "ratio") -> pandas.DataFrame:
     observed, integrator, coordinates, split = variant
     return ratios(table, part, observed=observed, integrator=integrator, coordinates=coordinates, split=split)
 
@@ -46,7 +43,7 @@ def named(variant: tuple[str, str, str, str]) -> str:
     return f"observed: {observed}, {integrator}, {coordinates} coordinates, {split} split"
 
 
-def _methods(rows: "pandas.DataFrame") -> list[str]:
+def _methods(rows: pandas.DataFrame) -> list[str]:
     return [name for name in LOOK if name in set(rows.method)]
 
 
@@ -56,10 +53,8 @@ def _line(ax: Any, x: Any, y: Any, method: str, **look: Any) -> None:
     ax.plot(x, np.clip(y, LEAST, MOST), color=colour, **style | look)
 
 
-def against_dimension(table: "pandas.DataFrame") -> Any:
-    """The mean over rungs, as in the paper, against the number of species; one panel a variant."""
-    from matplotlib.figure import Figure
-
+def against_dimension(table: pandas.DataFrame) -> Any:
+    """Draw the mean over rungs, as in the paper, against the number of species; one panel per variant."""
     found = variants(table)
     figure = Figure(figsize=(4.0 * min(2, len(found)) + 3.0, 3.5 * ((len(found) + 1) // 2)), layout="constrained")
     axes = figure.subplots((len(found) + 1) // 2, min(2, len(found)), squeeze=False, sharey=True)
@@ -81,10 +76,8 @@ def against_dimension(table: "pandas.DataFrame") -> Any:
     return figure
 
 
-def against_temperature(table: "pandas.DataFrame") -> Any:
-    """Every rung, for every number of species, as the text has the problem."""
-    from matplotlib.figure import Figure
-
+def against_temperature(table: pandas.DataFrame) -> Any:
+    """Draw every rung, for every number of species, as the text has the problem."""
     rows = ratios(table, observed="all", integrator="ode", coordinates="log", split="random")
     species = sorted(set(rows.species))
     columns = min(3, len(species))
@@ -109,10 +102,8 @@ def against_temperature(table: "pandas.DataFrame") -> Any:
     return figure
 
 
-def against_size(table: "pandas.DataFrame") -> Any:
-    """The mean over some rungs against the number of training draws; dashed, on the training draws."""
-    from matplotlib.figure import Figure
-
+def against_size(table: pandas.DataFrame) -> Any:
+    """Draw the mean over some rungs against the number of training draws; dashed, on the training draws."""
     rows = ratios(table, "size")
     species = sorted(set(rows.species))
     figure = Figure(figsize=(3.6 * max(1, len(species)) + 2.6, 4.0), layout="constrained")
@@ -135,10 +126,8 @@ def against_size(table: "pandas.DataFrame") -> Any:
     return figure
 
 
-def evidence(table: "pandas.DataFrame") -> Any:
-    """The log evidence against the number of species, and the statistical errors, which are too short to see there."""
-    from matplotlib.figure import Figure
-
+def evidence(table: pandas.DataFrame) -> Any:
+    """Draw the log evidence against the number of species, and its statistical errors, too short to see there."""
     rows = evidence_rows(table)
     groups = [mine for _, mine in rows.groupby(["observed", "integrator"], sort=False)]
     figure = Figure(figsize=(11.5, 4.0 * len(groups)), layout="constrained")
@@ -170,8 +159,8 @@ def evidence(table: "pandas.DataFrame") -> Any:
     return figure
 
 
-def evidence_rows(table: "pandas.DataFrame") -> "pandas.DataFrame":
-    """The log evidences, with the statistical error of the plain one: what is left without the discretisation's."""
+def evidence_rows(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the log evidences, with the statistical error of the plain one: without the discretisation's."""
     columns = ("log_evidence", "error", "plain", "plain_error", "statistical_error", "discretisation_error")
     rows = numbers(table[table.part == "evidence"], *columns)
     squares = rows.plain_error**2 - rows.discretisation_error**2

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -29,7 +31,7 @@ from .models.goodwin import SIGMA, Goodwin, field, path, raw_coordinates
 
 # Training sizes are compared on every so-manieth rung.
 EVERY = 4
-# Draws of a rung at which the solver is held against diffrax.
+# Draws per rung at which the solver is held against diffrax.
 CHECKED = 6
 
 
@@ -55,7 +57,7 @@ class Draws:
         rungs: int,
         seed: int,
     ) -> "Draws":
-        """The paper's protocol. Until everything is fitted the draws are kept in the user's cache folder."""
+        """Sample by the paper's protocol. Until everything is fitted the draws are kept in the user's cache folder."""
         folder = cache_folder()
         name = f"goodwin-{species}-{observed}-{integrator}-{iterations}-{kept}-{replicas}-{rungs}-{seed}.npz"
         part = None if folder is None else folder / name
@@ -81,7 +83,7 @@ class Draws:
         return cls(tempered, model, integrator, seed, part)
 
     def forget(self) -> None:
-        """Nothing stays in the cache folder."""
+        """Remove the draws from the cache folder."""
         if self.part is not None:
             with suppress(OSError):
                 self.part.unlink(missing_ok=True)
@@ -105,7 +107,7 @@ class Split:
 
     @classmethod
     def of(cls, samples: Samples, values: np.ndarray, how: str, seed: int, size: int | None = None) -> "Split":
-        """`how`: "random" draws, or "blocks", the earlier and the later half of every chain; `size` of the first."""
+        """Split by `how`: "random" draws, or "blocks", the earlier and the later half of every chain; fit on `size`."""
         chains, draws, dim = samples.draws.shape
         x, s, f = samples.draws, samples.scores, values
         if how == "random":
@@ -123,14 +125,14 @@ class Split:
         return cls(part(first), f[:, first], part(later), f[:, later])
 
     def whole(self) -> tuple[Samples, np.ndarray, float]:
-        """Both one after the other, and the share of the test draws, as `estimate` wants them."""
+        """Return both, one after the other, and the share of the test draws, as `estimate` wants them."""
         x, s = (np.concatenate([getattr(a, n) for a in (self.train, self.test)], axis=1) for n in ("draws", "scores"))
         values = np.concatenate([self.train_values, self.test_values], axis=1)
         return Samples(x, s), values, self.test_values.shape[1] / values.shape[1]
 
 
 def fit(method: Method, splits: Sequence[Split], seed: int) -> list[tuple[np.ndarray, np.ndarray | None]]:
-    """f + g on the test draws of every split, and on the training draws where g is to be had there.
+    """Return f + g on the test draws of every split, and on the training draws where g is to be had there.
 
     By two threads, each of which fits half of the splits in one program where the family has one. `Auto()` is what
     `estimate` does with it: weights of its members from the test draws, and the plain mean where nothing helps.
@@ -162,7 +164,7 @@ def ratio_rows(
     draws: Draws, methods: Mapping[str, Method], coordinates: str, how: str, few: int,
     sizes: Sequence[int | None] = (None,), every: slice = slice(None), part: str = "ratio",
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Variance ratios of every method at every rung: on all test draws, on a `few` of them, on the training draws.
+    """Return variance ratios per method and rung: on all test draws, on a `few` of them, on the training draws.
 
     For each of the `sizes` of training draws, and all of these fitted together.
     """
@@ -194,20 +196,20 @@ def ratio_rows(
 
 
 def _ratio(controlled: np.ndarray, plain: np.ndarray) -> float | None:
-    """A variance ratio; none where f is so long-tailed that its squares overflow."""
+    """Return a variance ratio, or none where f is so long-tailed that its squares overflow."""
     size = np.abs(plain).max()
     ratio = float((controlled / size).var() / (plain / size).var())
     return ratio if np.isfinite(ratio) else None
 
 
 def size_rows(draws: Draws, methods: Mapping[str, Method], sizes: Sequence[int], few: int) -> list[dict[str, Any]]:
-    """The same for several numbers of training draws, on some of the rungs."""
+    """Return variance ratios for several numbers of training draws, on some of the rungs."""
     some = slice(EVERY // 2, None, EVERY)
     return ratio_rows(draws, methods, "log", "random", few, sizes, some, "size") if sizes else []
 
 
 def rung_rows(draws: Draws) -> list[dict[str, Any]]:
-    """How the sampler did at every rung, and the error of the solver there."""
+    """Return how the sampler did at every rung, and the error of the solver there."""
     t = draws.tempered
     error = solver_errors(draws)
     return [
@@ -230,7 +232,7 @@ def rung_rows(draws: Draws) -> list[dict[str, Any]]:
 
 
 def solver_errors(draws: Draws) -> list[float | None]:
-    """The largest error of x at some draws of every rung, in units of sigma or, where x is larger than one, of x sigma.
+    """Return the largest error of x at some draws per rung, in units of sigma or, where x is above one, of x sigma.
 
     None where diffrax is not installed, does not get there in its steps, or has nothing to be held against.
     """
@@ -241,8 +243,6 @@ def solver_errors(draws: Draws) -> list[float | None]:
         import diffrax
     except ImportError:
         return none
-    import jax
-    import jax.numpy as jnp
 
     def reference(p: Any) -> Any:
         slope = field(p)
@@ -275,7 +275,7 @@ def solver_errors(draws: Draws) -> list[float | None]:
 
 
 def evidence_rows(draws: Draws, methods: Mapping[str, Method]) -> list[dict[str, Any]]:
-    """The log evidence, plain and with every method; replicas are the chains."""
+    """Return the log evidence, plain and with every method; replicas are the chains."""
     t = draws.tempered
     rows = []
     for name, method in methods.items():

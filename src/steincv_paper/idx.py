@@ -14,7 +14,7 @@ MOST_BYTES = 500 << 20
 
 
 def read_idx(path: Path, axes: int) -> np.ndarray:
-    """An array of bytes with that many axes."""
+    """Read an array of bytes with that many axes."""
     with reading(path):
         with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
             head = file.read(4 + 4 * axes)

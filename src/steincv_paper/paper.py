@@ -1,6 +1,6 @@
-"""Puts results into docs/paper.md: tables of claims, figures, and how they were made.
+"""Put results into docs/paper.md: tables of claims, figures, and how they were made.
 
-    python -m steincv.experiments.paper reproduced docs/paper.md
+    python -m steincv_paper.paper reproduced docs/paper.md
 
 For every experiment under `reproduced/` its figures, CSV and summary are copied beside the page, and the part of the
 page between `<!-- NAME -->` and `<!-- end NAME -->` is written anew. Numbers and verdicts come from the CSV alone.
@@ -16,11 +16,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas
+
 from steincv.runtime.arrays import reading, whole_file
 from steincv.runtime.validation import InputError
 
+from . import NAMES
 from .claims import as_markdown
-from .runner import NAMES, Run, conclude
+from .runner import Run, conclude
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -37,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def update(results: Path, page: Path) -> list[str]:
-    """Write every experiment found under `results` into `page`; their names."""
+    """Write every experiment found under `results` into `page`; return their names."""
     found = [name for name in NAMES if (results / name / "results.csv").exists()]
     if not found:
         raise InputError(f"{results}: holds no results; there should be {results / NAMES[0] / 'results.csv'}.")
@@ -60,8 +63,6 @@ def update(results: Path, page: Path) -> list[str]:
 
 
 def _section(name: str, folder: Path, relative_to: Path) -> str:
-    import pandas
-
     experiment: Any = importlib.import_module(f".{name}", __package__)
     with reading(folder / "summary.json"):
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
@@ -87,7 +88,7 @@ def _section(name: str, folder: Path, relative_to: Path) -> str:
 
 
 def _value(text: str) -> int | float | str:
-    """Every digit of a number, which pandas does not promise in all of its versions."""
+    """Read a number with every digit, which pandas does not promise in all of its versions."""
     for kind in (int, float):
         try:
             return kind(text)

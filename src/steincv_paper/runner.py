@@ -1,7 +1,7 @@
 """Runs an experiment: cells over workers, each kept as soon as it is done, and at the end tables, figures and claims.
 
 OUT/run.json        what is being run: settings and versions; another run is refused
-OUT/cells/NAME.json one file a finished cell; a run that was stopped goes on with the others
+OUT/cells/NAME.json one file per finished cell; a run that was stopped goes on with the others
 OUT/results.csv     all rows; the same bytes for any number of workers
 OUT/summary.json    settings, seeds, versions, seconds
 OUT/claims.md       the paper's claims with numbers and verdicts
@@ -21,20 +21,21 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from steincv import __version__
 from steincv.runtime.arrays import StrPath, whole_file
 from steincv.runtime.validation import InputError, whole_number
 
+from . import NAMES
 from .claims import Claim, as_markdown
 from .style import save_figures
 from .workers import Worker, cores, dask_workers, local_workers
 
-if TYPE_CHECKING:
-    import pandas
-
-NAMES = ("synthetic", "constraints", "goodwin", "bnn")
 # A cell is tried again once if its worker dies: of memory, or because someone ended it.
 TRIES = 2
 
@@ -74,11 +75,11 @@ def reproduce(
 
     - `quick`: a smaller one, of minutes.
     - `out`: the folder of the results, `reproduced/NAME` if not given.
-    - `workers`: how many processes; one a core if not given. The results do not depend on it.
+    - `workers`: how many processes; one per core if not given. The results do not depend on it.
     - `dask`: the address of a Dask scheduler that is used instead.
     - `force`: replace another run's results in that folder.
-    - `data`: where its data are, for an experiment that has some (bnn: digits, as `steincv.networks.load_digits` reads
-      them).
+    - `data`: where its data are, for an experiment that has some (bnn: digits, as `steincv_paper.digits.load_digits`
+      reads them).
     """
     if name not in NAMES:
         close = difflib.get_close_matches(str(name), NAMES, n=1)
@@ -105,7 +106,7 @@ def run(
     dask: str | None = None,
     force: bool = False,
 ) -> Run:
-    """Everything that `reproduce` does, for a module as described in the package's docstring."""
+    """Do all that `reproduce` does, for a module as described in the package's docstring."""
     workers = cores() if workers is None else whole_number("workers", workers, 1)
     cells = experiment.cells(settings)
     _check_names(cells)
@@ -137,7 +138,7 @@ def compute(
     workers: Sequence[Worker],
     advance: Callable[[Cell], None],
 ) -> None:
-    """Every cell on some worker, the longest first, so that none is left over at the end."""
+    """Compute every cell on some worker, the longest first, so that none is left over at the end."""
     waiting = deque(sorted(cells, key=lambda c: -c.cost))
     idle = list(workers)
     running: dict[Any, tuple[Cell, Worker]] = {}
@@ -239,7 +240,7 @@ def _path(folder: Path, cell: Cell) -> Path:
 
 
 def _read(folder: Path, cell: Cell) -> dict[str, Any] | None:
-    """A finished cell; one that cannot be read, or had other arguments, is done again."""
+    """Read a finished cell; one that cannot be read, or had other arguments, is done again."""
     data = _load(_path(folder, cell))
     whole = isinstance(data, dict) and data.keys() >= {"arguments", "rows", "seconds", "cpu_seconds"}
     return data if whole and data["arguments"] == json.loads(json.dumps(cell.arguments)) else None
@@ -260,8 +261,6 @@ def _write_json(path: Path, data: Any) -> None:
 def _finish(
     experiment: Any, settings: Any, folder: Path, identity: dict[str, Any], cells: list[dict[str, Any]], seconds: float
 ) -> Run:
-    import pandas
-
     table = pandas.DataFrame([row for cell in cells for row in cell["rows"]])
     with whole_file(folder / "results.csv", force=True) as file:
         table.to_csv(file, index=False, lineterminator="\n")
@@ -272,8 +271,8 @@ def _finish(
     return conclude(experiment, settings, table, folder, seconds)
 
 
-def conclude(experiment: Any, settings: Any, table: "pandas.DataFrame", folder: Path, seconds: float = 0.0) -> Run:
-    """Figures and claims, from the rows alone."""
+def conclude(experiment: Any, settings: Any, table: pandas.DataFrame, folder: Path, seconds: float = 0.0) -> Run:
+    """Draw the figures and judge the claims, from the rows alone."""
     files = save_figures(experiment.figures(table, settings), folder)
     claims = experiment.claims(table, settings)
     with whole_file(folder / "claims.md", force=True) as file:
@@ -286,10 +285,7 @@ def conclude(experiment: Any, settings: Any, table: "pandas.DataFrame", folder: 
 
 @contextmanager
 def _progress(name: str, cells: Sequence[Cell], waiting: Sequence[Cell]) -> Iterator[Callable[[Cell], None]]:
-    """A bar on stderr with the time that is left; where that is no terminal, a line at every tenth."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
+    """Show a bar on stderr with the time that is left; where that is no terminal, a line at every tenth."""
     console = Console(stderr=True)
     total = sum(c.cost for c in waiting)
     count, cost, tenth = len(cells) - len(waiting), 0.0, 0

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import matplotlib
 import numpy as np
+import pandas
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from steincv.runtime.arrays import whole_file
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
 
 INK, GRID = "#333333", "#DDDDDD"
 MEDIAN, MEAN = "#E69F00", "#009E73"  # in box plots, as in the paper
@@ -31,9 +33,9 @@ LOOK = {
 
 
 def band(
-    ax: Any, table: "pandas.DataFrame", x: str, y: str, method: str, *, shift: float = 0.0, dashed: bool = False
+    ax: Any, table: pandas.DataFrame, x: str, y: str, method: str, *, shift: float = 0.0, dashed: bool = False
 ) -> None:
-    """The median over replications against x, and the quartiles as a band.
+    """Draw the median over replications against x, and the quartiles as a band.
 
     `shift` moves a line aside, by a share of x on a logarithmic axis: equal methods would hide each other.
     """
@@ -48,7 +50,7 @@ def band(
 
 
 def tidy(ax: Any, *, log_x: Sequence[int] = ()) -> None:
-    """No box, a light grid; a logarithmic x axis labelled at the points that were run."""
+    """Leave out the box, and draw a light grid; label a logarithmic x axis at the points that were run."""
     if log_x:
         ax.set_xscale("log")
         ax.set_xticks(list(log_x), [f"{value:,}" for value in log_x])
@@ -59,9 +61,7 @@ def tidy(ax: Any, *, log_x: Sequence[int] = ()) -> None:
 
 
 def log_y(ax: Any, *, plain: bool = True) -> None:
-    """A logarithmic axis of ratios; `plain` marks where that of f itself is."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
+    """Make a logarithmic axis of ratios; `plain` marks where that of f itself is."""
     ax.set_yscale("log")
     ax.yaxis.set_major_locator(LogLocator(numticks=20))
     ax.yaxis.set_minor_formatter(NullFormatter())
@@ -70,12 +70,9 @@ def log_y(ax: Any, *, plain: bool = True) -> None:
 
 
 def legend(
-    figure: "Figure", methods: Iterable[str], extra: Iterable[tuple[str, Mapping[str, Any]]] = (), *, bands: bool = True
+    figure: Figure, methods: Iterable[str], extra: Iterable[tuple[str, Mapping[str, Any]]] = (), *, bands: bool = True
 ) -> None:
-    """Right of all axes."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
+    """Put the legend right of all axes."""
     handles: list[Any] = [
         Line2D([], [], color=LOOK[m][0], marker=LOOK[m][1], markeredgecolor="w", markeredgewidth=0.5, label=m)
         for m in methods
@@ -86,10 +83,8 @@ def legend(
     figure.legend(handles=handles, loc="outside right center", frameon=False)
 
 
-def save_figures(figures: Mapping[str, "Figure"], folder: Path) -> list[str]:
-    """Every figure as PNG and SVG, the same bytes from the same numbers."""
-    import matplotlib
-
+def save_figures(figures: Mapping[str, Figure], folder: Path) -> list[str]:
+    """Write every figure as PNG and SVG, the same bytes from the same numbers."""
     names = []
     with matplotlib.rc_context({"svg.hashsalt": "steincv", "svg.fonttype": "path"}):
         for name, figure in figures.items():
@@ -102,7 +97,7 @@ def save_figures(figures: Mapping[str, "Figure"], folder: Path) -> list[str]:
 
 
 def draw_boxes(ax: Any, rows: Sequence[tuple[str, str, Any]], truth: float) -> None:
-    """Lying boxes (label, method, numbers of `box`) with the paper's lines: median, mean and the truth."""
+    """Draw lying boxes (label, method, numbers of `box`) with the paper's lines: median, mean and the truth."""
     stats = [
         {"label": label, "med": b["box_median"], "q1": b["box_q1"], "q3": b["box_q3"], "whislo": b["box_low"],
          "whishi": b["box_high"], "mean": b["box_mean"]}
@@ -140,7 +135,7 @@ BOX_LEGEND: tuple[tuple[str, Mapping[str, Any]], ...] = (
 
 
 def box(column: np.ndarray) -> dict[str, float]:
-    """What a box plot shows of a sample: quartiles, whiskers at the last draw within 1.5 boxes, mean, extremes."""
+    """Return what a box plot shows: quartiles, whiskers at the last draw within 1.5 boxes, mean, extremes."""
     low, middle, high = np.quantile(column, [0.25, 0.5, 0.75])
     reach = 1.5 * (high - low)
     inside = column[(column >= low - reach) & (column <= high + reach)]

@@ -12,7 +12,7 @@ from typing import Any
 
 from steincv.runtime.validation import InputError
 
-# One thread a worker: workers fill the cores, and the last bits do not depend on how many threads share a sum.
+# One thread per worker: workers fill the cores, and the last bits do not depend on how many threads share a sum.
 # (The memory of a GPU is then shared by the workers too.)
 ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",
@@ -45,7 +45,7 @@ class Worker:
 
 @contextmanager
 def local_workers(count: int) -> Iterator[list[Worker]]:
-    """`count` processes. They end with the block, and also if this process is killed."""
+    """Start `count` processes. They end with the block, and also if this process is killed."""
     context = multiprocessing.get_context("spawn")  # JAX has threads, which do not survive a fork
     listen, hold = context.Pipe(duplex=False)
 
@@ -68,7 +68,7 @@ def local_workers(count: int) -> Iterator[list[Worker]]:
 
 @contextmanager
 def dask_workers(address: str) -> Iterator[list[Worker]]:
-    """One place for every thread of a Dask cluster, which itself repeats what a lost worker was doing."""
+    """Offer one place per thread of a Dask cluster, which itself repeats what a lost worker was doing."""
     try:
         from distributed import Client
     except ImportError as error:
@@ -86,7 +86,7 @@ def dask_workers(address: str) -> Iterator[list[Worker]]:
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -103,7 +103,7 @@ def _end_with(other_end: Connection) -> None:
 
 @contextmanager
 def _environment(changed: dict[str, str]) -> Iterator[None]:
-    """Processes started inside see these variables; afterwards all is as before."""
+    """Set these variables for processes started inside; afterwards all is as before."""
     before = {name: os.environ.get(name) for name in changed}
     added = {**changed, "XLA_FLAGS": f"{before['XLA_FLAGS'] or ''} {changed['XLA_FLAGS']}".strip()}
     os.environ.update(added)

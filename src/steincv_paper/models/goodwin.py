@@ -13,6 +13,8 @@ Reference: Oates, Papamarkou, Girolami (2016), JASA 111; Wan, Zhong, Xiong, Zhu 
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -26,20 +28,18 @@ from .runge_kutta import euler, solve
 
 RHO, SIGMA = 10, 0.1
 BEFORE, TIMES = 40, 40
-# Steps in a unit of time. See `docs/evidence.md` for the error against diffrax: below 1e-3 sigma.
+# Steps per unit of time. See `docs/evidence.md` for the error against diffrax: below 1e-3 sigma.
 STEPS = 32
 OBSERVED, INTEGRATORS, COORDINATES = ("all", "first-two"), ("ode", "euler"), ("log", "raw")
 
 
 def true_parameters(species: int) -> dict[str, Any]:
-    """What the data are made from."""
+    """Return the parameters that the data are made from."""
     return {"alpha": 0.5, "a": np.array([1.0, 3.0]), "k": np.array([2.0] + [1.0] * (species - 2))}
 
 
 def field(p: Any) -> Any:
-    """dx/ds as a function of x `(species, ...)`; parameters may have further, last axes."""
-    import jax.numpy as jnp
-
+    """Return dx/ds as a function of x `(species, ...)`; parameters may have further, last axes."""
     alpha, (a1, a2), k = p["alpha"], p["a"], p["k"]
 
     def slope(x: Any) -> Any:
@@ -52,9 +52,7 @@ def field(p: Any) -> Any:
 
 
 def path(p: Any, integrator: str = "ode", steps: int = STEPS) -> Any:
-    """x at times 41 to 80, `(time, species, ...)`."""
-    import jax.numpy as jnp
-
+    """Return x at times 41 to 80, `(time, species, ...)`."""
     species = p["k"].shape[0] + 1
     start = jnp.zeros((species, *jnp.shape(p["alpha"])), jnp.result_type(p["alpha"]))
     if integrator == "euler":
@@ -72,8 +70,6 @@ class Goodwin:
 
     @classmethod
     def simulate(cls, species: int = 3, observed: str = "all", integrator: str = "ode", seed: int = 0) -> "Goodwin":
-        import jax
-
         species = whole_number("species", species, 3)
         for name, value, allowed in (
             ("observed", observed, OBSERVED),
@@ -95,14 +91,10 @@ class Goodwin:
 
     @staticmethod
     def log_prior(p: Any) -> Any:
-        import jax.numpy as jnp
-
         every = jnp.concatenate([p["alpha"][None], p["a"], p["k"]])
         return (jnp.log(every) - every).sum(0)
 
     def draw_prior(self, key: Any) -> dict[str, Any]:
-        import jax
-
         gamma = jax.random.exponential(key, (2, self.species + 2)).sum(0)  # Gamma(2, 1), and quick
         return {"alpha": gamma[0], "a": gamma[1:3], "k": gamma[3:]}
 
@@ -113,7 +105,7 @@ class Goodwin:
 
 
 def raw_coordinates(samples: Samples) -> Samples:
-    r"""Draws of log parameters as draws of the parameters themselves, with *their* scores.
+    r"""Return draws of log parameters as draws of the parameters themselves, with *their* scores.
 
     $\log p(x) = \log p(\theta) + \sum x$ for $x = \log\theta$, so $s_\theta = (s_x - 1)/\theta$. The density of a
     $\Gamma(2, 1)$ prior goes to zero at the edge $\theta = 0$, so Stein's identity holds, but only just: the second
@@ -124,7 +116,7 @@ def raw_coordinates(samples: Samples) -> Samples:
 
 
 def goodwin(species: int = 3, observed: str = "all", integrator: str = "ode", seed: int = 0) -> Example:
-    """The model with data simulated from the known parameters."""
+    """Return the model with data simulated from the known parameters."""
     data = Goodwin.simulate(species, observed, integrator, seed)
     title = f"Goodwin oscillator, {species} species, {data.data.size} data, observed: {observed}, by {integrator}"
     return Example(title, data.posterior)

@@ -7,6 +7,7 @@ $y \sim N(0, \sigma^2 I + \tau^2 XX^T)$; the power posteriors are Gaussian.
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -43,7 +44,7 @@ class Regression:
 
     @property
     def exact(self) -> float:
-        """The log evidence."""
+        """Return the log evidence."""
         n = len(self.y)
         covariance = self.sigma**2 * np.eye(n) + self.tau**2 * self.x @ self.x.T
         log_det = np.linalg.slogdet(covariance)[1]
@@ -54,7 +55,7 @@ class Regression:
         return -0.5 * len(self.y) * np.log(2 * np.pi * self.sigma**2) - 0.5 * (residual**2).sum(-1) / self.sigma**2
 
     def draw(self, temperature: float, shape: tuple[int, int], rng: np.random.Generator) -> tuple[Samples, np.ndarray]:
-        """Independent draws `(chain, draw)` of a power posterior with scores, and their log likelihoods."""
+        """Return independent draws `(chain, draw)` of a power posterior with scores, and their log likelihoods."""
         precision = temperature * self.x.T @ self.x / self.sigma**2 + np.eye(self.dim) / self.tau**2
         mean = temperature * np.linalg.solve(precision, self.x.T @ self.y) / self.sigma**2
         factor = np.linalg.cholesky(np.linalg.inv(precision))
@@ -63,7 +64,7 @@ class Regression:
 
 
 def regression(dim: int = 5, seed: int = 0) -> Example:
-    """50 data and `dim` coefficients, all scales one."""
+    """Return a regression with 50 data and `dim` coefficients, all scales one."""
     data = Regression.simulate(dim, seed=seed)
 
     def log_likelihood(p: Any) -> Any:
@@ -74,8 +75,6 @@ def regression(dim: int = 5, seed: int = 0) -> Example:
         return -0.5 * (p["beta"] ** 2).sum() / data.tau**2 - 0.5 * data.dim * np.log(2 * np.pi * data.tau**2)
 
     def draw_prior(key: Any) -> dict[str, Any]:
-        import jax
-
         return {"beta": data.tau * jax.random.normal(key, (data.dim,))}
 
     posterior = PowerPosterior(log_likelihood, log_prior, {"beta": Real((data.dim,))}, draw_prior)

@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
+
 
 def solve(field: Callable[[Any], Any], x: Any, steps: int, skip: int, units: int) -> Any:
-    """x at the times skip + 1, ..., skip + units, `(units, component, ...)`, from x at time 0.
+    """Return x at the times skip + 1, ..., skip + units, `(units, component, ...)`, from x at time 0.
 
     `field(x)` is dx/ds; `steps` are taken in every unit of time. Components come first and draws last, which is the
     layout in which the loop runs fastest. For gradients only x at whole times is kept, and everything between computed
     again on the way back: several times faster than to store it.
     """
-    import jax
-
     h = 1.0 / steps
 
     def step(x: Any, _: Any) -> tuple[Any, None]:
@@ -33,8 +33,7 @@ def solve(field: Callable[[Any], Any], x: Any, steps: int, skip: int, units: int
 
 
 def euler(field: Callable[[Any], Any], x: Any, skip: int, units: int) -> Any:
-    """The same by Euler's method with steps of one unit of time."""
-    import jax
+    """Return x at the same times by Euler's method, with steps of one unit of time."""
 
     def step(x: Any, _: Any) -> tuple[Any, Any]:
         x = x + field(x)

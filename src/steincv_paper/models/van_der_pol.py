@@ -7,6 +7,8 @@ Reference: Oates, Papamarkou, Girolami (2016), JASA 111, where it is the example
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from steincv.evidence.bijections import Positive
@@ -38,8 +40,6 @@ POSTERIOR_MEAN = 0.985183
 
 
 def log_likelihood(p: Any) -> Any:
-    import jax.numpy as jnp
-
     theta = p["theta"]
 
     def field(x: Any) -> Any:
@@ -52,20 +52,15 @@ def log_likelihood(p: Any) -> Any:
 
 
 def log_prior(p: Any) -> Any:
-    import jax.numpy as jnp
-
     log_theta = jnp.log(p["theta"])
     return -0.5 * (log_theta / PRIOR_SD) ** 2 - log_theta - np.log(PRIOR_SD * np.sqrt(2 * np.pi))
 
 
 def draw_prior(key: Any) -> dict[str, Any]:
-    import jax
-    import jax.numpy as jnp
-
     return {"theta": jnp.exp(PRIOR_SD * jax.random.normal(key, ()))}
 
 
 def van_der_pol() -> Example:
-    """The model with the data of the reference."""
+    """Return the model with the data of the reference."""
     posterior = PowerPosterior(log_likelihood, log_prior, {"theta": Positive()}, draw_prior, vectorised=True)
     return Example("van der Pol oscillator, 1 parameter, 11 data", posterior, EXACT)
