@@ -5,13 +5,12 @@ import time
 from importlib.resources import as_file, files
 
 from ..cli import DEMO_FIGURE, parse_method
-from ..demo import constrain_eight_schools
+from ..demo import eight_schools_parameters
 from ..estimating import estimate
 from ..report import printing, terminal
 from ..report.figures import demo_figure
 from ..runtime.arrays import refuse_target
 from ..samples.files import read_samples
-from ..samples.samples import Samples
 
 # What drawing and printing need, loaded while the fits run.
 LATER = ("scipy.optimize", "arviz_stats.base", "matplotlib.figure", "matplotlib.backends.backend_agg", "rich.table")
@@ -23,11 +22,10 @@ def run(options: argparse.Namespace) -> None:
     refuse_target(options.out, force=options.force or options.out == DEMO_FIGURE)
     terminal.load_meanwhile(*LATER)
     with as_file(files("steincv") / "data" / "eight_schools.npz") as file:
-        stored = read_samples(file)
-    samples = Samples(stored.draws, stored.scores, stored.names, constrain_eight_schools)
+        samples = read_samples(file)
     with terminal.working("fitting control variates"):
         start = time.perf_counter()
-        result = estimate(samples, method=method, seed=options.seed)
+        result = estimate(samples, eight_schools_parameters(samples.draws), method, seed=options.seed)
         seconds = time.perf_counter() - start
     with terminal.working("drawing"):
         demo_figure(result, options.out)
