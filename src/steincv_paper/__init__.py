@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        """Load `reproduce` when it is first used: drawing and tables take a second to import."""
+        """Load `reproduce` when it is first used: what runs it takes a second to import."""
         if name != "reproduce":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from .runner import reproduce

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
@@ -220,6 +219,8 @@ def _milliseconds(run: Callable[[], Any]) -> float:
 
 def draw(rows: Sequence[Row], path: str) -> None:
     """Draw the times of all rows in calibrations, from the fastest to the slowest, with the median marked."""
+    from matplotlib.figure import Figure
+
     timed = [row for row in rows if row.relative]
     unit = timed[0].fastest
     figure = Figure(figsize=(8, 0.32 * len(timed) + 1.2), layout="constrained")

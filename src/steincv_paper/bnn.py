@@ -12,16 +12,15 @@ import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas
-
-from .bnn_claims import in_section_5_3
 from .bnn_draws import Problem, draw, forget
-from .bnn_figures import boxes, entropies, histograms, regression
 from .bnn_fits import Split, default_rows, ratio_rows, sampler_row, score_rows
 from .claims import Claim
 from .runner import Cell
+
+if TYPE_CHECKING:
+    import pandas
 
 TABLES = ("curve", "cars")
 
@@ -82,7 +81,9 @@ def cell(what: str, digits: Sequence[Any], protocol: Sequence[int], steps: int, 
     return [{"sampler": what, "seed": seed, **row} for row in rows]
 
 
-def figures(table: pandas.DataFrame, settings: Settings) -> dict[str, Any]:
+def figures(table: "pandas.DataFrame", settings: Settings) -> dict[str, Any]:
+    from .bnn_figures import boxes, entropies, histograms, regression
+
     return {
         "bnn_scores": boxes(table),
         "bnn_entropy": entropies(table),
@@ -91,5 +92,7 @@ def figures(table: pandas.DataFrame, settings: Settings) -> dict[str, Any]:
     }
 
 
-def claims(table: pandas.DataFrame, settings: Settings) -> list[Claim]:
+def claims(table: "pandas.DataFrame", settings: Settings) -> list[Claim]:
+    from .bnn_claims import in_section_5_3
+
     return in_section_5_3(table, settings)

@@ -1,12 +1,14 @@
 """The claims of the paper's section 5.3, and what this library promises there, each with its number and a verdict."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas
 
 from .bnn_figures import numbers, samplers
 from .claims import Claim, number, spread, verdict
+
+if TYPE_CHECKING:
+    import pandas
 
 PAPER, OURS = "CNCV, no decay", "last layer"
 # The default may not do harm: on average, and for any single image.
@@ -15,7 +17,7 @@ HARM, WORST = 1.02, 1.1
 SMOOTH, OFF = 0.45, 0.02
 
 
-def in_section_5_3(table: pandas.DataFrame, settings: Any) -> list[Claim]:
+def in_section_5_3(table: "pandas.DataFrame", settings: Any) -> list[Claim]:
     found: list[Claim] = []
     for sampler in samplers(table):
         found += _ratios(table, sampler)
@@ -28,13 +30,13 @@ def _claim(claim: str, run: str, found: str, held: str, why: str = "") -> Claim:
     return Claim("5.3", claim, run, found, held, why)
 
 
-def averaged(rows: pandas.DataFrame, column: str = "ratio") -> str:
+def averaged(rows: "pandas.DataFrame", column: str = "ratio") -> str:
     """Write the paper's average over images, and the robust summary beside it."""
     values = rows[column].to_numpy(dtype=float)
     return f"{number(values.mean())} on average, {spread(values)} over images"
 
 
-def _ratios(table: pandas.DataFrame, sampler: str) -> list[Claim]:
+def _ratios(table: "pandas.DataFrame", sampler: str) -> list[Claim]:
     rows = numbers(table, part="ratio", sampler=sampler)
     state = numbers(table, part="sampler", sampler=sampler).iloc[0]
     draws = (
@@ -79,7 +81,7 @@ def _ratios(table: pandas.DataFrame, sampler: str) -> list[Claim]:
     return claims
 
 
-def _scores(table: pandas.DataFrame, sampler: str) -> list[Claim]:
+def _scores(table: "pandas.DataFrame", sampler: str) -> list[Claim]:
     rows = numbers(table, part="score", sampler=sampler)
     each = {name: rows[rows.method == name] for name in dict.fromkeys(rows.method)}
     run = f"{sampler}, {each['plain BNN'].image.nunique()} images of 8"
@@ -119,7 +121,7 @@ def _scores(table: pandas.DataFrame, sampler: str) -> list[Claim]:
     ]
 
 
-def _promises(table: pandas.DataFrame) -> list[Claim]:
+def _promises(table: "pandas.DataFrame") -> list[Claim]:
     found = []
     for sampler in samplers(table):
         rows = numbers(table, part="default", sampler=sampler)

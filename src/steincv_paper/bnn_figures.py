@@ -1,12 +1,13 @@
 """Figures of the Bayesian networks: scores and entropy of images of 8, variance ratios, and the regression networks."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas
-from matplotlib.figure import Figure
 
 from .style import INK, MEAN, MEDIAN, tidy
+
+if TYPE_CHECKING:
+    import pandas
 
 LOOK = {
     "plain BNN": ("#888888", "-"),
@@ -22,8 +23,10 @@ LOOK = {
 LEAST, MOST = 1e-2, 1e4
 
 
-def numbers(table: pandas.DataFrame, **chosen: Any) -> pandas.DataFrame:
+def numbers(table: "pandas.DataFrame", **chosen: Any) -> "pandas.DataFrame":
     """Return the chosen rows with numbers as numbers: in a table read from a file what is missing is an empty text."""
+    import pandas
+
     rows = table
     for name, value in chosen.items():
         rows = rows[rows[name] == value]
@@ -31,11 +34,11 @@ def numbers(table: pandas.DataFrame, **chosen: Any) -> pandas.DataFrame:
     return rows.assign(**{n: pandas.to_numeric(rows[n], errors="coerce") for n in rows.columns if n not in text})
 
 
-def samplers(table: pandas.DataFrame) -> list[str]:
+def samplers(table: "pandas.DataFrame") -> list[str]:
     return [name for name in ("pSGLD", "HMC") if (table.sampler == name).any()]
 
 
-def boxes(table: pandas.DataFrame) -> Any:
+def boxes(table: "pandas.DataFrame") -> Any:
     """Draw scores of "6" over the images of 8, each the mean over draws."""
     figure, axes = _panels(len(samplers(table)), (6.2, 3.6))
     for ax, sampler in zip(axes, samplers(table), strict=True):
@@ -64,7 +67,7 @@ def boxes(table: pandas.DataFrame) -> Any:
     return figure
 
 
-def entropies(table: pandas.DataFrame) -> Any:
+def entropies(table: "pandas.DataFrame") -> Any:
     """Draw the cumulative distribution of the entropy over images of 8."""
     figure, axes = _panels(len(samplers(table)), (5.2, 4.0))
     for ax, sampler in zip(axes, samplers(table), strict=True):
@@ -81,7 +84,7 @@ def entropies(table: pandas.DataFrame) -> Any:
     return figure
 
 
-def histograms(table: pandas.DataFrame) -> Any:
+def histograms(table: "pandas.DataFrame") -> Any:
     """Draw variance ratios over images: seen and unseen, on training and test draws."""
     found = numbers(table, part="ratio")
     kinds = list(found[["sampler", "split"]].drop_duplicates().itertuples(index=False, name=None))
@@ -108,7 +111,7 @@ def _how(split: str) -> str:
     return {"random": "at random", "time": "in time", "chains": "by chains"}[split]
 
 
-def regression(table: pandas.DataFrame) -> Any:
+def regression(table: "pandas.DataFrame") -> Any:
     """Draw variance ratios of the regression networks on other chains, input by input."""
     found = numbers(table, part="regression")
     names = list(dict.fromkeys(found.data))
@@ -130,6 +133,8 @@ def regression(table: pandas.DataFrame) -> Any:
 
 
 def _panels(count: int, size: tuple[float, float], **shared: Any) -> tuple[Any, list[Any]]:
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(size[0] * max(count, 1) + 1.2, size[1]), layout="constrained")
     return figure, list(figure.subplots(1, max(count, 1), squeeze=False, **shared)[0])
 

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas
+
+if TYPE_CHECKING:
+    import pandas
 
 HOLDS, PART, FAILS = "holds", "holds in part", "does not hold"
 # One is better than another in a setting if its ratio is lower by at least 2 % in the median, and lower in at least
@@ -44,14 +47,14 @@ def number(value: float) -> str:
 
 
 def paired(
-    table: pandas.DataFrame, column: str, one: str, other: str, by: Sequence[str], key: str = "method"
-) -> pandas.DataFrame:
+    table: "pandas.DataFrame", column: str, one: str, other: str, by: Sequence[str], key: str = "method"
+) -> "pandas.DataFrame":
     """Return the quotient one / other on the same draws: a row per setting `by`, a column per replication."""
     values = table.pivot_table(index=[*by, "replication"], columns=key, values=column)
     return (values[one] / values[other]).dropna().unstack("replication")
 
 
-def better(quotients: pandas.DataFrame, by: float = CLEARLY) -> pandas.Series:
+def better(quotients: "pandas.DataFrame", by: float = CLEARLY) -> "pandas.Series":
     """Tell in which settings the first is better: quotients below `by` in the median, below 1 in most replications."""
     wins = (quotients < 1).mean(axis=1)
     return (quotients.median(axis=1) < by) & (wins >= MOST)

@@ -9,11 +9,9 @@ them stands `CNCV()`, which has. In one replication all fits share draws, first 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas
-from matplotlib.figure import Figure
 
 from steincv.families.neural.neural import CNCV, NCV, Neural
 
@@ -21,6 +19,9 @@ from .claims import Claim
 from .problem import mixture, sine, split
 from .runner import Cell
 from .style import BOX_LEGEND, LOOK, band, box, draw_boxes, legend, log_y, tidy
+
+if TYPE_CHECKING:
+    import pandas
 
 DIM, SCALE, SHOWN = 10, 10.0, 7.0  # SHOWN: the mu0 of the box plot
 LAMBDA = 1e-3  # the paper does not give its value; others are tried in LAMBDAS
@@ -144,22 +145,22 @@ def _rows(
 # Rows ------------------------------------------------------------------------------------------------
 
 
-def main_rows(table: pandas.DataFrame) -> pandas.DataFrame:
+def main_rows(table: "pandas.DataFrame") -> "pandas.DataFrame":
     """Return the rows of the schemes at every mu0."""
     return table[table.part == "schemes"]
 
 
-def of(table: pandas.DataFrame, method: str, start: str) -> pandas.DataFrame:
+def of(table: "pandas.DataFrame", method: str, start: str) -> "pandas.DataFrame":
     """Return a method's rows; one without a learned centre has no start, and is the same in every panel."""
     return table[(table.method == method) & (table.start == (start if method in CENTRED else "zero"))]
 
 
-def shown_rows(table: pandas.DataFrame) -> pandas.DataFrame:
+def shown_rows(table: "pandas.DataFrame") -> "pandas.DataFrame":
     """Return the rows of the schemes at mu0 = 7."""
     return table[(table.part == "schemes") & (table.mu0 == SHOWN)]
 
 
-def swept_rows(table: pandas.DataFrame) -> pandas.DataFrame:
+def swept_rows(table: "pandas.DataFrame") -> "pandas.DataFrame":
     """Return the rows of all penalties at mu0 = 7, mu started at 0."""
     shown = table.part.isin(("schemes", "penalties")) & (table.mu0 == SHOWN)
     return table[shown & (table.start == "zero") & table.method.isin(SWEPT)]
@@ -168,7 +169,7 @@ def swept_rows(table: pandas.DataFrame) -> pandas.DataFrame:
 # Figures ---------------------------------------------------------------------------------------------
 
 
-def figures(table: pandas.DataFrame, settings: Settings) -> dict[str, Any]:
+def figures(table: "pandas.DataFrame", settings: Settings) -> dict[str, Any]:
     return {
         "constraints_ratio": _ratio_figure(table, settings, STARTS[:1]),
         "constraints_boxes": _box_figure(table, settings, STARTS[:1]),
@@ -178,14 +179,16 @@ def figures(table: pandas.DataFrame, settings: Settings) -> dict[str, Any]:
     }
 
 
-def claims(table: pandas.DataFrame, settings: Settings) -> list[Claim]:
+def claims(table: "pandas.DataFrame", settings: Settings) -> list[Claim]:
     from .constraints_claims import in_section_4, in_section_5
 
     return in_section_4(table, settings) + in_section_5(table, settings)
 
 
-def _ratio_figure(table: pandas.DataFrame, settings: Settings, starts: Sequence[str]) -> Any:
+def _ratio_figure(table: "pandas.DataFrame", settings: Settings, starts: Sequence[str]) -> Any:
     """Draw test above training: they are decades apart."""
+    from matplotlib.figure import Figure
+
     table = main_rows(table)
     figure = Figure(figsize=(3.2 + 4.6 * len(starts), 7.0), layout="constrained")
     axes = figure.subplots(2, len(starts), sharex=True, sharey="row", squeeze=False, height_ratios=(1.4, 1))
@@ -206,8 +209,10 @@ def _ratio_figure(table: pandas.DataFrame, settings: Settings, starts: Sequence[
     return figure
 
 
-def _box_figure(table: pandas.DataFrame, settings: Settings, starts: Sequence[str]) -> Any:
+def _box_figure(table: "pandas.DataFrame", settings: Settings, starts: Sequence[str]) -> Any:
     """Draw one run, the first, as in the paper; and the centred schemes again, larger."""
+    from matplotlib.figure import Figure
+
     first = shown_rows(table)
     first = first[first.replication == 0]
     figure = Figure(figsize=(12.4, 0.6 + 3.8 * len(starts)), layout="constrained")
@@ -223,7 +228,9 @@ def _box_figure(table: pandas.DataFrame, settings: Settings, starts: Sequence[st
     return figure
 
 
-def _lambda_figure(table: pandas.DataFrame, settings: Settings) -> Any:
+def _lambda_figure(table: "pandas.DataFrame", settings: Settings) -> Any:
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(7.8, 4.4), layout="constrained")
     ax = figure.subplots()
     log_y(ax)

@@ -1,13 +1,15 @@
 """The claims of the paper's section 4, and of the part of its section 5.1 that is about the two constraints."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas
 
 from .claims import FAILS, HOLDS, PART, Claim, better, number, paired, spread, verdict
 from .constraints import DIM, LAMBDA, MANY, SCALE, SHORT, SHOWN, main_rows, of, shown_rows, swept_rows
 from .problem import sine_deviation
+
+if TYPE_CHECKING:
+    import pandas
 
 # A mean is off if it is further from mu0 than this many of its own standard errors, in any replication.
 OFF = 3.0
@@ -18,7 +20,7 @@ WRITTEN = (0.0, 3.0, 5.0, 7.0, 9.0)
 BOTH = "CNCV, no decay"
 
 
-def in_section_4(table: pandas.DataFrame, settings: Any) -> list[Claim]:
+def in_section_4(table: "pandas.DataFrame", settings: Any) -> list[Claim]:
     main, shown = main_rows(table), shown_rows(table)
     large = f"ratio_{settings.test[-1]}"
     ncv, plain = of(shown, "NCV", "zero"), of(shown, "plain f", "zero")
@@ -118,7 +120,7 @@ def in_section_4(table: pandas.DataFrame, settings: Any) -> list[Claim]:
     ]
 
 
-def in_section_5(table: pandas.DataFrame, settings: Any) -> list[Claim]:
+def in_section_5(table: "pandas.DataFrame", settings: Any) -> list[Claim]:
     main, shown, swept = main_rows(table), shown_rows(table), swept_rows(table)
     zero = main[main.start == "zero"]
     large, size = f"ratio_{settings.test[-1]}", f"{settings.test[-1]:,} test draws"
@@ -234,17 +236,17 @@ def in_section_5(table: pandas.DataFrame, settings: Any) -> list[Claim]:
     ]
 
 
-def _mean_square(rows: pandas.DataFrame, n: int) -> pandas.Series:
+def _mean_square(rows: "pandas.DataFrame", n: int) -> "pandas.Series":
     """Return the mean of (f + g)² over the n training draws."""
     return rows.mean_train**2 + n * rows.error_train**2
 
 
-def _z(rows: pandas.DataFrame, size: int) -> pandas.Series:
+def _z(rows: "pandas.DataFrame", size: int) -> "pandas.Series":
     """Return how many standard errors the mean of f + g on fresh draws is from mu0."""
     return (rows[f"mean_{size}"] - rows.mu0) / rows[f"error_{size}"]
 
 
-def _means(rows: pandas.DataFrame, settings: Any) -> str:
+def _means(rows: "pandas.DataFrame", settings: Any) -> str:
     def one(size: int) -> str:
         z = _z(rows, size)
         off = spread(rows[f"mean_{size}"] - rows.mu0)
@@ -253,29 +255,29 @@ def _means(rows: pandas.DataFrame, settings: Any) -> str:
     return "; ".join(map(one, settings.test))
 
 
-def _biased(rows: pandas.DataFrame, settings: Any) -> str:
+def _biased(rows: "pandas.DataFrame", settings: Any) -> str:
     off = np.concatenate([_z(rows, size).abs() > OFF for size in settings.test])
     return HOLDS if off.all() else PART if off.any() else FAILS
 
 
-def _swept(rows: pandas.DataFrame, base: pandas.DataFrame, column: str, method: str) -> pandas.DataFrame:
+def _swept(rows: "pandas.DataFrame", base: "pandas.DataFrame", column: str, method: str) -> "pandas.DataFrame":
     """Return the quotients to `base`, where lambda = 0: a row per lambda."""
     zero = base.set_index("replication")[column]
     values = rows[rows.method == method].pivot_table(index="penalty", columns="replication", values=column)
     return values / zero
 
 
-def _by_mean(values: pandas.Series, rows: pandas.DataFrame) -> str:
+def _by_mean(values: "pandas.Series", rows: "pandas.DataFrame") -> str:
     """Return the spread of a column of the rows, at some mu0."""
     return ", ".join(f"{spread(v)} at {at:g}" for at, v in values.groupby(rows.mu0) if at in WRITTEN)
 
 
-def _each(quotients: pandas.DataFrame) -> str:
+def _each(quotients: "pandas.DataFrame") -> str:
     """Return the spread over replications at some mu0, and at how many of all the first was the better."""
     won = better(quotients)
     written = ", ".join(f"{spread(q.dropna())} at {at:g}" for at, q in quotients.iterrows() if at in WRITTEN)
     return written + (f"; better at {won.sum()} of {len(won)} mu0" if len(won) > 1 else "")
 
 
-def _each_lambda(quotients: pandas.DataFrame) -> str:
+def _each_lambda(quotients: "pandas.DataFrame") -> str:
     return ", ".join(f"{spread(q.dropna())} at lambda = {at:g}" for at, q in quotients.iterrows())

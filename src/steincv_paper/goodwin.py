@@ -14,9 +14,7 @@ parameters, or raw ones).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import pandas
+from typing import TYPE_CHECKING, Any
 
 from steincv.families.auto import Auto
 from steincv.families.kernel.kernel import Kernel
@@ -24,10 +22,11 @@ from steincv.families.neural.neural import CNCV
 from steincv.families.polynomial.polynomial import Polynomial
 
 from .claims import Claim
-from .goodwin_claims import in_section_5_2
-from .goodwin_figures import against_dimension, against_size, against_temperature, evidence
 from .goodwin_fits import Draws, evidence_rows, ratio_rows, rung_rows, size_rows
 from .runner import Cell
+
+if TYPE_CHECKING:
+    import pandas
 
 METHODS = {
     "linear": Polynomial(1),
@@ -94,7 +93,9 @@ def cell(
     return [{**same, **row} for row in rows]
 
 
-def figures(table: pandas.DataFrame, settings: Settings) -> dict[str, Any]:
+def figures(table: "pandas.DataFrame", settings: Settings) -> dict[str, Any]:
+    from .goodwin_figures import against_dimension, against_size, against_temperature, evidence
+
     return {
         "goodwin_dimension": against_dimension(table),
         "goodwin_temperature": against_temperature(table),
@@ -103,5 +104,7 @@ def figures(table: pandas.DataFrame, settings: Settings) -> dict[str, Any]:
     }
 
 
-def claims(table: pandas.DataFrame, settings: Settings) -> list[Claim]:
+def claims(table: "pandas.DataFrame", settings: Settings) -> list[Claim]:
+    from .goodwin_claims import in_section_5_2
+
     return in_section_5_2(table, settings)

@@ -1,12 +1,14 @@
 """The claims of the paper's section 5.2, thermodynamic integration, under every variant that was run."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas
 
 from .claims import CLEARLY, Claim, number, verdict
 from .goodwin_figures import evidence_rows, named, of, ratios, variants
+
+if TYPE_CHECKING:
+    import pandas
 
 # "Hardly reduces the variance": more than this is left. "Significantly reduces": less than this.
 HARDLY, SIGNIFICANTLY = 0.5, 0.5
@@ -14,7 +16,7 @@ PAPERS = ("linear", "quadratic", "control functional")
 LOW, HIGH = (3, 4), (7, 8)  # numbers of species
 
 
-def in_section_5_2(table: pandas.DataFrame, settings: Any) -> list[Claim]:
+def in_section_5_2(table: "pandas.DataFrame", settings: Any) -> list[Claim]:
     found: list[Claim] = []
     for variant in variants(table):
         rows = of(table, variant)
@@ -31,7 +33,7 @@ def in_section_5_2(table: pandas.DataFrame, settings: Any) -> list[Claim]:
     return found
 
 
-def _hardly(method: str, means: pandas.DataFrame, middles: pandas.DataFrame, run: str) -> Claim:
+def _hardly(method: str, means: "pandas.DataFrame", middles: "pandas.DataFrame", run: str) -> Claim:
     kind = "Linear" if method == "linear" else "Quadratic"
     return Claim(
         "5.2",
@@ -43,7 +45,7 @@ def _hardly(method: str, means: pandas.DataFrame, middles: pandas.DataFrame, run
     )
 
 
-def _low_dimension_only(means: pandas.DataFrame, middles: pandas.DataFrame, run: str) -> list[Claim]:
+def _low_dimension_only(means: "pandas.DataFrame", middles: "pandas.DataFrame", run: str) -> list[Claim]:
     column = means["control functional"]
     low = column[column.index.isin(LOW)]
     high = column[column.index.isin(HIGH)]
@@ -72,7 +74,7 @@ def _low_dimension_only(means: pandas.DataFrame, middles: pandas.DataFrame, run:
     return claims
 
 
-def _lowest(network: str, rows: pandas.DataFrame, means: pandas.DataFrame, run: str) -> list[Claim]:
+def _lowest(network: str, rows: "pandas.DataFrame", means: "pandas.DataFrame", run: str) -> list[Claim]:
     others = means[list(PAPERS)].min(axis=1)
     at = rows.pivot_table(index=["species", "rung"], columns="method", values="ratio")
     wins = at[network] < CLEARLY * at[list(PAPERS)].min(axis=1)
@@ -97,7 +99,7 @@ def _lowest(network: str, rows: pandas.DataFrame, means: pandas.DataFrame, run: 
     ]
 
 
-def _sizes(table: pandas.DataFrame) -> list[Claim]:
+def _sizes(table: "pandas.DataFrame") -> list[Claim]:
     rows = ratios(table, "size")
     if rows.empty:
         return []
@@ -118,7 +120,7 @@ def _sizes(table: pandas.DataFrame) -> list[Claim]:
     return claims
 
 
-def _evidence(table: pandas.DataFrame) -> list[Claim]:
+def _evidence(table: "pandas.DataFrame") -> list[Claim]:
     """Judge what it is all for, which is no claim of the paper: the log evidence."""
     claims = []
     for (observed, integrator), mine in evidence_rows(table).groupby(["observed", "integrator"], sort=False):
@@ -139,7 +141,7 @@ def _evidence(table: pandas.DataFrame) -> list[Claim]:
     return claims
 
 
-def _with_errors(rows: pandas.DataFrame) -> str:
+def _with_errors(rows: "pandas.DataFrame") -> str:
     """Write each with its error, and in brackets what of that the spacing of the rungs leaves."""
     return ", ".join(
         f"{row.log_evidence:.2f} ± {number(row.error)} [{number(row.discretisation_error)}] (g = {g})"
@@ -147,5 +149,5 @@ def _with_errors(rows: pandas.DataFrame) -> str:
     )
 
 
-def _by_species(values: pandas.Series) -> str:
+def _by_species(values: "pandas.Series") -> str:
     return ", ".join(f"{number(float(v))} (g = {g})" for g, v in values.items())

@@ -1,23 +1,26 @@
 """Figures of the Goodwin experiment: the ratio against dimension, temperature and training size; the log evidence."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas
-from matplotlib.figure import Figure
 
 from .style import INK, LOOK, legend, log_y, tidy
+
+if TYPE_CHECKING:
+    import pandas
 
 # What is drawn at the bottom edge, or at the top.
 LEAST, MOST = 1e-8, 30.0
 
 
-def numbers(table: pandas.DataFrame, *columns: str) -> pandas.DataFrame:
+def numbers(table: "pandas.DataFrame", *columns: str) -> "pandas.DataFrame":
     """Return these columns as numbers: in a table read from a file what is missing is an empty text."""
+    import pandas
+
     return table.assign(**{name: pandas.to_numeric(table[name], errors="coerce") for name in columns})
 
 
-def ratios(table: pandas.DataFrame, part: str = "ratio", **chosen: Any) -> pandas.DataFrame:
+def ratios(table: "pandas.DataFrame", part: str = "ratio", **chosen: Any) -> "pandas.DataFrame":
     """Return the rows of variance ratios above t = 0, where the log likelihood has no mean that could be estimated."""
     rows = table[table.part == part]
     for name, value in chosen.items():
@@ -26,14 +29,14 @@ def ratios(table: pandas.DataFrame, part: str = "ratio", **chosen: Any) -> panda
     return rows[rows.temperature > 0].dropna(subset=["ratio"])
 
 
-def variants(table: pandas.DataFrame) -> list[tuple[str, str, str, str]]:
+def variants(table: "pandas.DataFrame") -> list[tuple[str, str, str, str]]:
     """List what was run: (observed, integrator, coordinates, split)."""
     rows = table[table.part == "ratio"]
     found = rows[["observed", "integrator", "coordinates", "split"]].drop_duplicates()
     return [tuple(row) for row in found.itertuples(index=False)]
 
 
-def of(table: pandas.DataFrame, variant: tuple[str, str, str, str], part: str = "ratio") -> pandas.DataFrame:
+def of(table: "pandas.DataFrame", variant: tuple[str, str, str, str], part: str = "ratio") -> "pandas.DataFrame":
     observed, integrator, coordinates, split = variant
     return ratios(table, part, observed=observed, integrator=integrator, coordinates=coordinates, split=split)
 
@@ -43,7 +46,7 @@ def named(variant: tuple[str, str, str, str]) -> str:
     return f"observed: {observed}, {integrator}, {coordinates} coordinates, {split} split"
 
 
-def _methods(rows: pandas.DataFrame) -> list[str]:
+def _methods(rows: "pandas.DataFrame") -> list[str]:
     return [name for name in LOOK if name in set(rows.method)]
 
 
@@ -53,8 +56,10 @@ def _line(ax: Any, x: Any, y: Any, method: str, **look: Any) -> None:
     ax.plot(x, np.clip(y, LEAST, MOST), color=colour, **style | look)
 
 
-def against_dimension(table: pandas.DataFrame) -> Any:
+def against_dimension(table: "pandas.DataFrame") -> Any:
     """Draw the mean over rungs, as in the paper, against the number of species; one panel per variant."""
+    from matplotlib.figure import Figure
+
     found = variants(table)
     figure = Figure(figsize=(4.0 * min(2, len(found)) + 3.0, 3.5 * ((len(found) + 1) // 2)), layout="constrained")
     axes = figure.subplots((len(found) + 1) // 2, min(2, len(found)), squeeze=False, sharey=True)
@@ -76,8 +81,10 @@ def against_dimension(table: pandas.DataFrame) -> Any:
     return figure
 
 
-def against_temperature(table: pandas.DataFrame) -> Any:
+def against_temperature(table: "pandas.DataFrame") -> Any:
     """Draw every rung, for every number of species, as the text has the problem."""
+    from matplotlib.figure import Figure
+
     rows = ratios(table, observed="all", integrator="ode", coordinates="log", split="random")
     species = sorted(set(rows.species))
     columns = min(3, len(species))
@@ -102,8 +109,10 @@ def against_temperature(table: pandas.DataFrame) -> Any:
     return figure
 
 
-def against_size(table: pandas.DataFrame) -> Any:
+def against_size(table: "pandas.DataFrame") -> Any:
     """Draw the mean over some rungs against the number of training draws; dashed, on the training draws."""
+    from matplotlib.figure import Figure
+
     rows = ratios(table, "size")
     species = sorted(set(rows.species))
     figure = Figure(figsize=(3.6 * max(1, len(species)) + 2.6, 4.0), layout="constrained")
@@ -126,8 +135,10 @@ def against_size(table: pandas.DataFrame) -> Any:
     return figure
 
 
-def evidence(table: pandas.DataFrame) -> Any:
+def evidence(table: "pandas.DataFrame") -> Any:
     """Draw the log evidence against the number of species, and its statistical errors, too short to see there."""
+    from matplotlib.figure import Figure
+
     rows = evidence_rows(table)
     groups = [mine for _, mine in rows.groupby(["observed", "integrator"], sort=False)]
     figure = Figure(figsize=(11.5, 4.0 * len(groups)), layout="constrained")
@@ -159,7 +170,7 @@ def evidence(table: pandas.DataFrame) -> Any:
     return figure
 
 
-def evidence_rows(table: pandas.DataFrame) -> pandas.DataFrame:
+def evidence_rows(table: "pandas.DataFrame") -> "pandas.DataFrame":
     """Return the log evidences, with the statistical error of the plain one: without the discretisation's."""
     columns = ("log_evidence", "error", "plain", "plain_error", "statistical_error", "discretisation_error")
     rows = numbers(table[table.part == "evidence"], *columns)

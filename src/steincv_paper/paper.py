@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas
-
 from steincv.runtime.arrays import reading, whole_file
 from steincv.runtime.validation import InputError
 
@@ -63,6 +61,8 @@ def update(results: Path, page: Path) -> list[str]:
 
 
 def _section(name: str, folder: Path, relative_to: Path) -> str:
+    import pandas
+
     experiment: Any = importlib.import_module(f".{name}", __package__)
     with reading(folder / "summary.json"):
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))

@@ -21,9 +21,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -35,6 +34,9 @@ from . import NAMES
 from .claims import Claim, as_markdown
 from .style import save_figures
 from .workers import Worker, cores, dask_workers, local_workers
+
+if TYPE_CHECKING:
+    import pandas
 
 # A cell is tried again once if its worker dies: of memory, or because someone ended it.
 TRIES = 2
@@ -261,6 +263,8 @@ def _write_json(path: Path, data: Any) -> None:
 def _finish(
     experiment: Any, settings: Any, folder: Path, identity: dict[str, Any], cells: list[dict[str, Any]], seconds: float
 ) -> Run:
+    import pandas
+
     table = pandas.DataFrame([row for cell in cells for row in cell["rows"]])
     with whole_file(folder / "results.csv", force=True) as file:
         table.to_csv(file, index=False, lineterminator="\n")
@@ -271,7 +275,7 @@ def _finish(
     return conclude(experiment, settings, table, folder, seconds)
 
 
-def conclude(experiment: Any, settings: Any, table: pandas.DataFrame, folder: Path, seconds: float = 0.0) -> Run:
+def conclude(experiment: Any, settings: Any, table: "pandas.DataFrame", folder: Path, seconds: float = 0.0) -> Run:
     """Draw the figures and judge the claims, from the rows alone."""
     files = save_figures(experiment.figures(table, settings), folder)
     claims = experiment.claims(table, settings)

@@ -2,17 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
-import pandas
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import LogLocator, NullFormatter
 
 from steincv.runtime.arrays import whole_file
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
 
 INK, GRID = "#333333", "#DDDDDD"
 MEDIAN, MEAN = "#E69F00", "#009E73"  # in box plots, as in the paper
@@ -33,7 +31,7 @@ LOOK = {
 
 
 def band(
-    ax: Any, table: pandas.DataFrame, x: str, y: str, method: str, *, shift: float = 0.0, dashed: bool = False
+    ax: Any, table: "pandas.DataFrame", x: str, y: str, method: str, *, shift: float = 0.0, dashed: bool = False
 ) -> None:
     """Draw the median over replications against x, and the quartiles as a band.
 
@@ -62,6 +60,8 @@ def tidy(ax: Any, *, log_x: Sequence[int] = ()) -> None:
 
 def log_y(ax: Any, *, plain: bool = True) -> None:
     """Make a logarithmic axis of ratios; `plain` marks where that of f itself is."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     ax.set_yscale("log")
     ax.yaxis.set_major_locator(LogLocator(numticks=20))
     ax.yaxis.set_minor_formatter(NullFormatter())
@@ -70,9 +70,12 @@ def log_y(ax: Any, *, plain: bool = True) -> None:
 
 
 def legend(
-    figure: Figure, methods: Iterable[str], extra: Iterable[tuple[str, Mapping[str, Any]]] = (), *, bands: bool = True
+    figure: "Figure", methods: Iterable[str], extra: Iterable[tuple[str, Mapping[str, Any]]] = (), *, bands: bool = True
 ) -> None:
     """Put the legend right of all axes."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
     handles: list[Any] = [
         Line2D([], [], color=LOOK[m][0], marker=LOOK[m][1], markeredgecolor="w", markeredgewidth=0.5, label=m)
         for m in methods
@@ -83,8 +86,10 @@ def legend(
     figure.legend(handles=handles, loc="outside right center", frameon=False)
 
 
-def save_figures(figures: Mapping[str, Figure], folder: Path) -> list[str]:
+def save_figures(figures: Mapping[str, "Figure"], folder: Path) -> list[str]:
     """Write every figure as PNG and SVG, the same bytes from the same numbers."""
+    import matplotlib
+
     names = []
     with matplotlib.rc_context({"svg.hashsalt": "steincv", "svg.fonttype": "path"}):
         for name, figure in figures.items():

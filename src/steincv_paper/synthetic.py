@@ -8,11 +8,9 @@ judged on the same fresh ones: 500 as in the paper, and 20,000 others, because a
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas
-from matplotlib.figure import Figure
 
 from steincv.families.auto import Auto
 from steincv.families.kernel.kernel import Kernel
@@ -23,6 +21,9 @@ from .claims import Claim, better, paired, spread, verdict
 from .problem import mixture, sine, split
 from .runner import Cell
 from .style import band, legend, log_y, tidy
+
+if TYPE_CHECKING:
+    import pandas
 
 METHODS = {
     "linear": Polynomial(1),
@@ -98,7 +99,9 @@ def _ratio(f: np.ndarray, g: np.ndarray) -> float:
     return float((f + g).var() / f.var())
 
 
-def figures(table: pandas.DataFrame, settings: Settings) -> dict[str, Any]:
+def figures(table: "pandas.DataFrame", settings: Settings) -> dict[str, Any]:
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(11, 7.6), layout="constrained")
     axes = figure.subplots(len(settings.test), 2, sharex="col", sharey="row", squeeze=False)
     for (left, right), size in zip(axes, settings.test, strict=True):
@@ -118,7 +121,7 @@ def figures(table: pandas.DataFrame, settings: Settings) -> dict[str, Any]:
     return {"synthetic": figure}
 
 
-def claims(table: pandas.DataFrame, settings: Settings) -> list[Claim]:
+def claims(table: "pandas.DataFrame", settings: Settings) -> list[Claim]:
     """Judge the claims by quotients of variance ratios on the same draws: below 1 where CNCV is the better one."""
     ratios = [f"ratio_{size}" for size in settings.test]
     table = _with_best(table, ratios)
@@ -163,14 +166,16 @@ def claims(table: pandas.DataFrame, settings: Settings) -> list[Claim]:
     return found
 
 
-def _with_best(table: pandas.DataFrame, ratios: list[str]) -> pandas.DataFrame:
+def _with_best(table: "pandas.DataFrame", ratios: list[str]) -> "pandas.DataFrame":
     """Return the least ratio of linear, quadratic and control functional per replication, as one more method."""
+    import pandas
+
     classical = table[table.method.isin(CLASSICAL)]
     best = classical.groupby(["n", "dim", "replication"])[ratios].min().reset_index().assign(method=BEST)
     return pandas.concat([table, best])
 
 
-def _each(quotients: pandas.DataFrame, label: str) -> str:
+def _each(quotients: "pandas.DataFrame", label: str) -> str:
     return ", ".join(f"{spread(row.dropna())} at {label} = {at}" for at, row in quotients.iterrows())
 
 
