@@ -10,7 +10,7 @@ from .draws import CHAINS, KEPT, kept_sets, path_of, reference
 from .runs import Line
 
 EXACT = 1e9  # gains are cut here: beyond, round-off is what is left
-FEWEST_SETS = 2
+ENOUGH_SETS = 5  # with fewer, the chains are compared instead of the sets
 SURE = 3.5  # standard errors from the reference, beyond which a mean is called wrong
 
 
@@ -55,14 +55,13 @@ def plain_variance(name: str) -> np.ndarray:
 
 
 @lru_cache
-def plain_means(name: str) -> np.ndarray:
-    """The plain means (set, functional); rows of sets that are not there hold NaN."""
+def plain_means(name: str) -> dict[int, np.ndarray]:
+    """The plain means of the chains of every set, (chain, functional)."""
     found = {}
     for r in kept_sets(name):
         with np.load(path_of(name, r)) as file:
-            found[r] = file["values"].mean(axis=(0, 1))
-    nothing = np.full_like(next(iter(found.values())), np.nan)
-    return np.array([found.get(r, nothing) for r in range(max(found) + 1)])
+            found[r] = file["values"].mean(axis=1)
+    return found
 
 
 def _variance(means: np.ndarray, ordinary: np.ndarray, usual: np.ndarray) -> np.ndarray:
@@ -80,30 +79,42 @@ def _variance(means: np.ndarray, ordinary: np.ndarray, usual: np.ndarray) -> np.
 
 
 def score(name: str, lines: Sequence[Line]) -> Score | None:
-    """Judge a method by its runs on the sets of one posterior; nothing where there are too few.
+    """Judge a method by its runs on the sets of one posterior; nothing where there are none.
 
-    - gain: the variance of the plain mean over that of the controlled means of the sets about their own mean.
+    - gain: the variance of the plain mean over that of the controlled means of the sets about their own mean. With few
+      sets, of the chains: each is controlled by fits to the others, so these are nearly independent.
     - coverage: how often a 95 % interval holds that mean. The mean is of R sets, this one among them, so intervals are
       narrowed by sqrt(1 - 1/R), which makes this 95 % for honest intervals whatever R is.
     - wrong: functionals whose mean over the sets is not that of the reference, which the first two would not notice.
     """
+    if not lines:
+        return None
     failed = [line["failed"] for line in lines if "failed" in line]
-    seconds = float(np.median([line["seconds"] for line in lines])) if lines else 0.0
+    seconds = float(np.median([line["seconds"] for line in lines]))
     if failed:
         return Score(len(lines), np.array([]), np.array([]), np.nan, 0, seconds, failed[0])
-    if len(lines) < FEWEST_SETS:
-        return None
     means, errors, widths, plain = (
         np.array([line[key] for line in lines]) for key in ("mean", "error", "half width", "plain error")
     )
     r = len(means)
     truth, usual = reference(name), plain_variance(name)
-    ordinary = plain_means(name)[[line["set"] for line in lines]]
-    variance = np.maximum(_variance(means, ordinary, usual), usual / EXACT)
+    if r >= ENOUGH_SETS:
+        ordinary = np.array([plain_means(name)[line["set"]].mean(axis=0) for line in lines])
+        variance = _variance(means, ordinary, usual)
+    else:
+        apart = [line for line in lines if "chains" in line]
+        if not apart:
+            return None
+        chains, ordinary = (
+            np.concatenate(each)
+            for each in ([line["chains"] for line in apart], [plain_means(name)[line["set"]] for line in apart])
+        )
+        variance = _variance(chains, ordinary, CHAINS * usual) / CHAINS
+    variance = np.maximum(variance, usual / EXACT)
     gain = usual / variance
     reported = np.median((plain / np.maximum(errors, np.sqrt(usual / EXACT))) ** 2, axis=0)
     inside = np.abs(means - means.mean(0)) <= widths * np.sqrt(1 - 1 / r)
-    open_question = gain < EXACT
+    open_question = (gain < EXACT) & (r >= ENOUGH_SETS)
     off = np.abs(means.mean(0) - truth.mean) / np.sqrt(truth.error**2 + variance / r)
     return Score(
         sets=r,

@@ -94,6 +94,7 @@ def one(library: ModuleType, variant: Variant, name: str, which: int) -> Line:
         interval = result.interval(0.95)
         found = {
             "mean": result.mean.tolist(),
+            "chains": result.controlled.mean(axis=1).tolist(),
             "error": result.standard_error.tolist(),
             "half width": (0.5 * (interval[..., 1] - interval[..., 0])).tolist(),
             "plain error": result.plain.standard_error.tolist(),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from .draws import kept_sets, reference
-from .measures import Score, geometric_mean, score
+from .measures import ENOUGH_SETS, Score, geometric_mean, score
 from .methods import VARIANTS
 from .models import MAKERS, make
 from .runs import lines, versions
@@ -47,7 +47,7 @@ def scores() -> dict[tuple[str, Player], Score]:
         mine = [line for line in lines(player.version) if line["method"] == player.method]
         for name in MAKERS:
             judged = score(name, [line for line in mine if line["problem"] == name])
-            if judged is not None and judged.sets:
+            if judged is not None:
                 found[name, player] = judged
     return found
 
@@ -63,13 +63,14 @@ def summary(chosen: list[str], player: Player) -> dict[str, float]:
     mine = [scores()[name, player] for name in chosen if (name, player) in scores()]
     ran = [s for s in mine if not s.failed]
     ratios = [np.median(s.reported_over_true) for s in ran]
+    covered = [s.coverage for s in ran if np.isfinite(s.coverage)]
     return {
         "posteriors": len(mine),
         "failed": sum(bool(s.failed) for s in mine),
         "gain": geometric_mean([s.median for s in mine]),
         "worst": min((s.worst for s in ran), default=np.nan),
         "reported / true": float(np.median(ratios)) if ratios else np.nan,
-        "coverage": float(np.nanmean([s.coverage for s in ran])) if ran else np.nan,
+        "coverage": float(np.mean(covered)) if covered else np.nan,
         "wrong": sum(s.wrong for s in ran),
         "seconds": float(np.median([s.seconds for s in ran])) if ran else np.nan,
     }
@@ -98,7 +99,8 @@ def _cell(name: str, player: Player) -> str:
     s = scores().get((name, player))
     if s is None:
         return ""
-    return "fails" if s.failed else f"{_number(s.median)} ({_number(s.worst)})"
+    rough = "~" if s.sets < ENOUGH_SETS else ""
+    return "fails" if s.failed else f"{rough}{_number(s.median)} ({_number(s.worst)})"
 
 
 def _table(head: list[str], body: list[list[str]]) -> str:
@@ -111,7 +113,7 @@ def markdown() -> str:
     everyone, chosen = players(), names()
     dims = {name: make(name).dim for name in chosen}
     body = [[name, str(dims[name]), *(_cell(name, player) for player in everyone)] for name in chosen]
-    text = "True gain of the median functional, in brackets of the worst one.\n\n"
+    text = "True gain of the median functional, in brackets of the worst one. A tilde: fewer than five sets.\n\n"
     text += _table(["posterior", "parameters", *(player.label for player in everyone)], body)
     groups = {
         f"{LARGE} parameters or more": [name for name in chosen if dims[name] >= LARGE],

@@ -70,9 +70,19 @@ def test_known_gain_and_coverage(plain):
     assert biased.wrong == OUTPUTS
 
 
+def test_few_sets_are_compared_by_their_chains(plain):
+    rng = np.random.default_rng(2)
+    error = 1 / np.sqrt(TRUE_GAIN * CHAINS * KEPT * SEGMENT)
+    chains = 3 + error * np.sqrt(CHAINS) * rng.normal(size=(3, CHAINS, OUTPUTS))
+    lines = [line | {"chains": c.tolist()} for line, c in zip(_lines(chains.mean(1), error), chains, strict=True)]
+    found = measures.score(NAME, lines)
+    assert 0.5 * TRUE_GAIN < found.median < 2 * TRUE_GAIN
+    assert np.isnan(found.coverage)
+
+
 def test_failures_and_too_few(plain):
-    lines = _lines(plain, 0.1)
-    assert measures.score(NAME, lines[:1]) is None
+    assert measures.score(NAME, []) is None
+    assert measures.score(NAME, _lines(plain, 0.1)[:3]) is None  # nor do they have the means of their chains
     failed = measures.score(NAME, [{"set": 0, "seconds": 0.1, "failed": "MemoryError: no"}])
     assert failed.failed == "MemoryError: no"
     assert failed.median == 1.0
