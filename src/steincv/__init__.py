@@ -93,5 +93,5 @@ else:
 
 
 def __dir__() -> list[str]:
-    """List the public names, loaded or not."""
-    return sorted({*globals(), *_HOME_OF, *_ROOMS})
+    """List the public names, loaded or not, and nothing that is only used to load them."""
+    return sorted({*_HOME_OF, *_ROOMS, *(name for name in globals() if name.startswith("__"))})
