@@ -13,6 +13,7 @@ from steincv.families.neural.potential_fit import FEW, MANY, choose_plan, skip_d
 from steincv.families.neural.stretch import Stretch
 from steincv.families.neural.training import control, unravel
 from steincv.families.neural.trials import ACTIVATIONS, Custom, Potential, ScalarField, VectorField
+from steincv.runtime.checkpoint import Checkpoint
 
 TRIALS = [
     *(VectorField(7, depth, a) for depth in (1, 2, 3) for a in ACTIVATIONS),
@@ -241,15 +242,15 @@ def test_killed_and_resumed_is_bitwise_the_same(tmp_path, monkeypatch):
     whole = scv.Neural(VectorField(8), **SHORT).fit(samples, f)(samples)
     path = str(tmp_path / "state.npz")
     method = scv.Neural(VectorField(8), **SHORT, checkpoint=path)
-    write, count = training._Checkpoint.write, iter(range(100))
+    write, count = Checkpoint.write, iter(range(100))
 
-    def dies(self, state, done):
-        write(self, state, done)
+    def dies(*arguments):
+        write(*arguments)
         if next(count) == 7:
             raise Stopped
 
     with monkeypatch.context() as patched:
-        patched.setattr(training._Checkpoint, "write", dies)
+        patched.setattr(Checkpoint, "write", dies)
         with pytest.raises(Stopped):
             method.fit(samples, f)
     assert (tmp_path / "state.npz").exists()

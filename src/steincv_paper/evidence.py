@@ -10,7 +10,6 @@ from steincv.evidence.figure import plot_evidence
 from steincv.evidence.ladder import temperature_ladder
 from steincv.evidence.model_evidence import model_evidence
 from steincv.evidence.moves import RANDOM_WALK
-from steincv.evidence.tempering import THIN
 from steincv.evidence.text import rung_table, sentences
 from steincv.families.method import Method
 from steincv.report import printing, terminal
@@ -85,7 +84,7 @@ def integrate(options: argparse.Namespace, model: Example, method: Method) -> Es
         options.rule,
         draws=effort.draws if options.draws is None else options.draws,
         warmup=effort.warmup if options.warmup is None else options.warmup,
-        thin=effort.thin if options.kernel == RANDOM_WALK else THIN.get(options.kernel),
+        thin=effort.thin if options.kernel == RANDOM_WALK else None,
         replicas=options.replicas,
         kernel=options.kernel,
         seed=options.seed,

@@ -7,8 +7,8 @@ import pytest
 
 import steincv as scv
 from steincv.evidence import Interval, Positive, PowerPosterior, Real, Simplex
-from steincv.evidence.power_posterior import PIECE
 from steincv.runtime import threads as _threads
+from steincv.runtime.rows import Pieces
 
 EVERY = [
     Real(),
@@ -130,9 +130,10 @@ def test_a_model_needs_to_say_where_its_parameters_live():
 def test_settings_of_jax_hold_for_every_piece():
     """Draws are evaluated in pieces by several threads, and settings are a thread's own."""
     model = PowerPosterior(lambda p: jnp.log(p["x"]), lambda p: -0.5 * p["x"] ** 2, {"x": Real()})
-    x = np.ones((4 * PIECE, 1))
+    rows = 4 * Pieces().longest
+    x = np.ones((rows, 1))
     x[-1] = -1.0
     with _threads._CONTROLLER.limit(limits=2, user_api="blas"):
-        assert np.flatnonzero(np.isnan(model.evaluate(x)[0])).tolist() == [4 * PIECE - 1]
+        assert np.flatnonzero(np.isnan(model.evaluate(x)[0])).tolist() == [rows - 1]
         with jax.debug_nans(True), pytest.raises(FloatingPointError):
             model.evaluate(x)

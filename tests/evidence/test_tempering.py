@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv.evidence import Positive, PowerPosterior, Real, checkpoint, temper, tempering
+from steincv.evidence import Positive, PowerPosterior, Real, temper, tempering
+from steincv.evidence.moves import Point
 from steincv.evidence.swaps import new_walkers, swap
 from steincv.evidence.warm_up import windows
+from steincv.runtime import checkpoint
 from steincv_paper.models.regression import Regression, regression
 
 T = scv.temperature_ladder(8, 3)
@@ -76,8 +78,6 @@ def test_swap_rates_are_those_of_the_likelihoods(tempered):
 def test_a_swap_keeps_every_state_and_counts_round_trips():
     with jax.enable_x64(True):
         x = jnp.arange(10.0).reshape(2, 5, 1)
-        from steincv.evidence.moves import Point
-
         point = Point(x, jnp.zeros((2, 5)), x[..., 0], x[..., :0], x[..., :0])
         walkers = new_walkers(2, 5)
         t = jnp.linspace(0, 1, 5)
@@ -182,7 +182,7 @@ def test_without_blackjax_it_says_what_to_install(monkeypatch):
     ("warmup", "draws", "thin"), [(2000, 1000, 10), (0, 5, 1), (7, 3, 2), (50_000, 50_000, 1), (90, 120, 7)]
 )
 def test_every_iteration_is_run_once_and_in_order(warmup, draws, thin):
-    length = -(-draws // tempering.SEGMENTS)
+    length = -(-draws // tempering.PLAN.segments)
     jobs = tempering._jobs(warmup, draws, thin, length)
     ends = [job.first + job.thin * length for job in jobs]
     assert [job.first for job in jobs] == [0, *ends[:-1]]
@@ -190,7 +190,7 @@ def test_every_iteration_is_run_once_and_in_order(warmup, draws, thin):
     assert sum(job.thin * length for job in warm) == pytest.approx(warmup, abs=max(length, 1))
     assert sum(job.last for job in jobs) == (warmup > 0)
     assert [job.draw for job in jobs if not job.adapting] == list(range(0, draws, length))
-    assert len(jobs) <= 3 * tempering.SEGMENTS
+    assert len(jobs) <= 3 * tempering.PLAN.segments
 
 
 def test_windows_double():
@@ -255,7 +255,8 @@ def test_a_killed_run_goes_on_to_the_same_bits(tempered, tmp_path):
         os.environ["STEINCV_CACHE"] = "0"
         import time
         from steincv import temperature_ladder
-        from steincv.evidence import checkpoint, temper, tempering
+        from steincv.evidence import temper, tempering
+        from steincv.runtime import checkpoint
         from steincv_paper.models.regression import regression
         checkpoint.INTERVAL = 0.0
         segment = tempering._Run.segment

@@ -50,9 +50,9 @@ def test_killed_and_resumed_is_the_same(once, tmp_path):
         import os, sys, time
         os.environ["STEINCV_CACHE"] = "0"
         sys.path[:0] = {[p for p in sys.path if p.endswith("trust")]!r}
-        from steincv.families.neural import training
-        write = training._Checkpoint.write
-        training._Checkpoint.write = lambda *arguments: (write(*arguments), time.sleep(0.1))[0]
+        from steincv.runtime.checkpoint import Checkpoint
+        write = Checkpoint.write
+        Checkpoint.write = lambda *arguments: (write(*arguments), time.sleep(0.1))[0]
         import test_networks
         test_networks.estimated({str(state)!r})
     """

@@ -8,7 +8,7 @@ from ..judging.error_bars import Average
 from ..result import Estimate
 from ..runtime.validation import InputError
 
-# Jeffreys' scale, in powers of ten of the Bayes factor.
+# In powers of ten of the Bayes factor. Jeffreys (1961), Theory of Probability, appendix B.
 SCALE = ((0.5, "barely worth a mention"), (1.0, "substantial"), (1.5, "strong"), (2.0, "very strong"))
 
 
@@ -37,7 +37,7 @@ class BayesFactor:
 
     @property
     def verdict(self) -> str:
-        """What the evidence says, or that its error bar does not let it say anything."""
+        """Return what the evidence says, or that its error bar does not let it say anything."""
         low, high = self.interval()
         if low <= 0 <= high:
             return "undecided: the 95 % interval holds both signs"
@@ -58,7 +58,7 @@ class BayesFactor:
 
 
 def bayes_factor(first: Estimate, second: Estimate) -> BayesFactor:
-    """Of two results of `log_evidence` for the same data: the errors of the two are independent and add up.
+    """Return the Bayes factor of two results of `log_evidence` for the same data; their errors are independent.
 
     >>> import numpy as np, steincv as scv
     >>> t, rng = scv.temperature_ladder(20), np.random.default_rng(0)

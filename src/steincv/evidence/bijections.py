@@ -9,12 +9,19 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
 
 from ..runtime.validation import InputError
 
+Vector = Array | np.ndarray
 
-def _shape(name: str, shape: Any) -> tuple[int, ...]:
+
+def _shape(name: str, shape: object) -> tuple[int, ...]:
+    """Return a shape as a tuple, or an `InputError` that names the bijection."""
     whole = (shape,) if isinstance(shape, int | np.integer) and not isinstance(shape, bool) else shape
     if not isinstance(whole, tuple | list) or not all(isinstance(n, int | np.integer) and n >= 1 for n in whole):
         raise InputError(
@@ -31,16 +38,21 @@ class Bijection(abc.ABC):
 
     @property
     @abc.abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the parameter."""
+
+    @property
     def size(self) -> int:
         """How many unconstrained numbers there are."""
+        return math.prod(self.shape)
 
     @abc.abstractmethod
-    def forward(self, x: Any) -> tuple[Any, Any]:
-        """The value at the vector x, and log |det Jacobian|."""
+    def forward(self, x: Vector) -> tuple[Vector, Vector | float]:
+        """Return the value at the vector x, and log |det Jacobian|."""
 
     @abc.abstractmethod
-    def inverse(self, y: Any) -> Any:
-        """The unconstrained vector of a value."""
+    def inverse(self, y: ArrayLike) -> Array:
+        """Return the unconstrained vector of a value."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +64,10 @@ class Real(Bijection):
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", _shape("Real", self.shape))
 
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    def forward(self, x: Any) -> tuple[Any, Any]:
+    def forward(self, x: Vector) -> tuple[Vector, Vector | float]:
         return x.reshape(self.shape), 0.0
 
-    def inverse(self, y: Any) -> Any:
-        import jax.numpy as jnp
-
+    def inverse(self, y: ArrayLike) -> Array:
         return jnp.reshape(y, (self.size,))
 
 
@@ -74,18 +80,10 @@ class Positive(Bijection):
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", _shape("Positive", self.shape))
 
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    def forward(self, x: Any) -> tuple[Any, Any]:
-        import jax.numpy as jnp
-
+    def forward(self, x: Vector) -> tuple[Vector, Vector | float]:
         return jnp.exp(x).reshape(self.shape), x.sum()
 
-    def inverse(self, y: Any) -> Any:
-        import jax.numpy as jnp
-
+    def inverse(self, y: ArrayLike) -> Array:
         return jnp.log(jnp.reshape(y, (self.size,)))
 
 
@@ -102,21 +100,13 @@ class Interval(Bijection):
             raise InputError(f"Interval needs finite low < high. Got {self.low!r} and {self.high!r} instead.")
         object.__setattr__(self, "shape", _shape("Interval", self.shape))
 
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    def forward(self, x: Any) -> tuple[Any, Any]:
-        import jax
-
+    def forward(self, x: Vector) -> tuple[Vector, Vector | float]:
         width = self.high - self.low
         y = self.low + width * jax.nn.sigmoid(x)
         slope = math.log(width) + jax.nn.log_sigmoid(x) + jax.nn.log_sigmoid(-x)
         return y.reshape(self.shape), slope.sum()
 
-    def inverse(self, y: Any) -> Any:
-        import jax.numpy as jnp
-
+    def inverse(self, y: ArrayLike) -> Array:
         y = jnp.reshape(y, (self.size,))
         return jnp.log(y - self.low) - jnp.log(self.high - y)
 
@@ -146,19 +136,15 @@ class Simplex(Bijection):
     def _offset(self) -> np.ndarray:
         return np.log(np.arange(self.parts - 1, 0, -1))
 
-    def forward(self, x: Any) -> tuple[Any, Any]:
-        import jax
-        import jax.numpy as jnp
-
+    def forward(self, x: Vector) -> tuple[Vector, Vector | float]:
         z = x - self._offset()
         log_share, log_rest = jax.nn.log_sigmoid(z), jax.nn.log_sigmoid(-z)
         log_left = jnp.concatenate([jnp.zeros_like(log_rest[:1]), jnp.cumsum(log_rest)])
         y = jnp.exp(jnp.concatenate([log_left[:-1] + log_share, log_left[-1:]]))
         return y, (log_left[:-1] + log_share + log_rest).sum()
 
-    def inverse(self, y: Any) -> Any:
-        import jax.numpy as jnp
-
+    def inverse(self, y: ArrayLike) -> Array:
+        y = jnp.asarray(y)
         # what is left after each piece, from the small end, where a difference from 1 would lose digits
         left = jnp.cumsum(y[::-1])[::-1]
         return jnp.log(y[:-1]) - jnp.log(left[1:]) + self._offset()

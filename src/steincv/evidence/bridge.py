@@ -29,7 +29,7 @@ class Bridge:
 
     @classmethod
     def between(cls, gap: float, lower: np.ndarray, upper: np.ndarray) -> "Bridge":
-        """From the log likelihoods at the lower and at the upper rung."""
+        """Find the best shift, from the log likelihoods at the lower and at the upper rung."""
         low, high = gap * lower, gap * upper
 
         def difference(shift: float) -> float:

@@ -1,7 +1,5 @@
 r"""The ladder of temperatures $0 = t_0 < \dots < t_K = 1$ of the power posteriors $p(y|\theta)^t\,p(\theta)$."""
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float
 
@@ -9,7 +7,7 @@ from ..runtime.validation import InputError, whole_number
 
 
 def temperature_ladder(rungs: int = 30, power: float = 5.0) -> Float[np.ndarray, " rung"]:
-    r"""$t_i = (i / (\text{rungs} - 1))^{\text{power}}$: dense near 0, where the log likelihood changes fastest.
+    r"""Return $t_i = (i / (\text{rungs} - 1))^{\text{power}}$: dense near 0, where the log likelihood changes fastest.
 
     >>> temperature_ladder(5, power=2).tolist()
     [0.0, 0.0625, 0.25, 0.5625, 1.0]
@@ -28,8 +26,8 @@ def temperature_ladder(rungs: int = 30, power: float = 5.0) -> Float[np.ndarray,
     return ladder
 
 
-def check_temperatures(temperatures: Any) -> Float[np.ndarray, " rung"]:
-    """The temperatures as an array that increases from 0 to 1, or an `InputError` naming the rung."""
+def check_temperatures(temperatures: object) -> Float[np.ndarray, " rung"]:
+    """Return the temperatures as an array that increases from 0 to 1, or an `InputError` naming the rung."""
     try:
         ladder = np.array(temperatures, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -53,5 +51,5 @@ def check_temperatures(temperatures: Any) -> Float[np.ndarray, " rung"]:
 
 
 def rung_name(k: int, temperatures: np.ndarray) -> str:
-    """How messages call a rung: its number and its temperature."""
+    """Return how messages call a rung: its number and its temperature."""
     return f"rung {k} (t = {temperatures[k]:.3g})"

@@ -1,7 +1,6 @@
 """One call: sample every power posterior of a model and integrate."""
 
 from dataclasses import replace
-from typing import Any
 
 from ..families.method import Method
 from ..result import Estimate
@@ -14,7 +13,7 @@ from .thermodynamic import log_evidence
 
 def model_evidence(
     model: PowerPosterior,
-    temperatures: Any = None,
+    temperatures: object = None,
     method: Method | None = None,
     rule: str = "second-order",
     *,
@@ -28,12 +27,12 @@ def model_evidence(
     checkpoint: StrPath | None = None,
     progress: bool = False,
 ) -> Estimate:
-    """The log evidence of a model: `temper`, then `log_evidence` with replicas as chains.
+    """Return the log evidence of a model: `temper`, then `log_evidence` with replicas as chains.
 
     Swaps correlate the rungs of a replica but not the replicas, so the error bar is that of the sum over rungs.
     `info["tempering"]` has the acceptance and swap rates, round trips, R-hat and effective sizes.
 
-    >>> from steincv.evidence.models.regression import regression
+    >>> from steincv_paper.models.regression import regression
     >>> example = regression(dim=2)
     >>> result = model_evidence(example.posterior, draws=100, warmup=500)
     >>> bool(abs(result.mean - example.exact) < 0.05)

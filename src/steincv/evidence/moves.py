@@ -5,18 +5,50 @@ then mean the same at every rung. Whatever has no finite likelihood is rejected 
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
 
 from ..runtime.validation import InputError
 from .power_posterior import PowerPosterior
 
 RANDOM_WALK, MALA, NUTS = "random walk", "mala", "nuts"
-# The acceptance rates that warm-up aims at: the known optima in many dimensions, and NUTS' custom.
-TARGET = {RANDOM_WALK: 0.234, MALA: 0.574, NUTS: 0.8}
-LARGEST_TREE = 7
-# The share of random-walk proposals that are fresh draws of the prior: they are what moves the lowest rungs, whose
-# densities are too wide for steps.
-FRESH = 0.1
+
+
+class Kernel(NamedTuple):
+    """How a kernel is run.
+
+    - `target`: the acceptance rate that warm-up aims at.
+    - `thin`: a draw is kept after so many steps, unless the user says otherwise.
+    - `slopes`: whether it needs gradients.
+    """
+
+    target: float
+    thin: int
+    slopes: bool
+
+
+# Targets: the optima in many dimensions of Roberts, Gelman, Gilks (1997), Ann. Appl. Probab. 7, and of Roberts,
+# Rosenthal (1998), JRSS B 60; for NUTS what Stan uses (Hoffman, Gelman, 2014, JMLR 15).
+KERNELS = {RANDOM_WALK: Kernel(0.234, 10, False), MALA: Kernel(0.574, 5, True), NUTS: Kernel(0.8, 1, True)}
+
+
+class Limits(NamedTuple):
+    """Choices inside the kernels.
+
+    - `doublings`: of a tree of NUTS; preconditioned as it is here, it seldom needs more.
+    - `fresh`: the share of random-walk proposals that are fresh draws of the prior. They are what moves the lowest
+      rungs, whose densities are too wide for steps.
+    """
+
+    doublings: int = 7
+    fresh: float = 0.1
+
+
+LIMITS = Limits()
 
 
 class Point(NamedTuple):
@@ -25,42 +57,39 @@ class Point(NamedTuple):
     The gradients have no columns where the kernel does not need them.
     """
 
-    x: Any
-    likelihood: Any
-    prior: Any
-    likelihood_slope: Any
-    prior_slope: Any
+    x: Array
+    likelihood: Array
+    prior: Array
+    likelihood_slope: Array
+    prior_slope: Array
 
 
 class Moved(NamedTuple):
-    """What a move did: acceptance probability, whether a step size had to do with it, and whether it was rejected for
-    a likelihood that is not finite."""
+    """What a move did, at every chain.
 
-    acceptance: Any
-    stepped: Any
-    rejected: Any
+    `acceptance` is its probability, `stepped` whether a step size had to do with it, and `rejected` whether the
+    proposal had no finite likelihood.
+    """
+
+    acceptance: Array
+    stepped: Array
+    rejected: Array
 
 
 def first_step(kernel: str, dim: int) -> float:
-    """Where the step size starts: the optimum for a standard normal density."""
+    """Return where the step size starts: the optimum for a standard normal density (references at `KERNELS`)."""
     if kernel == RANDOM_WALK:
         return 2.38 / dim**0.5
     return 1.36 * dim ** (-1 / 3) if kernel == MALA else 0.5 * dim**-0.25
 
 
-def needs_slopes(kernel: str) -> bool:
-    return kernel != RANDOM_WALK
-
-
-def at(model: PowerPosterior, kernel: str, x: Any) -> Point:
-    """The point at x, everything that is not finite made so: a density of zero, a gradient of zero."""
-    import jax.numpy as jnp
-
+def at(model: PowerPosterior, kernel: str, x: Array) -> Point:
+    """Return the point at x, everything that is not finite made so: a density of zero, a gradient of zero."""
     flat = x.reshape(-1, model.dim)
     likelihood, prior = model.parts(flat)
     bad = ~(jnp.isfinite(likelihood) & jnp.isfinite(prior))
     likelihood, prior = jnp.where(bad, -jnp.inf, likelihood), jnp.where(bad, -jnp.inf, prior)
-    if needs_slopes(kernel):
+    if KERNELS[kernel].slopes:
         slopes = [jnp.where(jnp.isfinite(s), s, 0.0).reshape(x.shape) for s in model.slopes(flat)]
     else:
         slopes = [jnp.zeros((*x.shape[:-1], 0), x.dtype)] * 2
@@ -69,7 +98,7 @@ def at(model: PowerPosterior, kernel: str, x: Any) -> Point:
 
 
 def mover(model: PowerPosterior, kernel: str) -> Callable:
-    """`move(key, point, temperatures, factor, step)`: one step everywhere; gives the new point and what happened."""
+    """Return `move(key, point, temperatures, factor, step)`: one step everywhere, to a new point and what happened."""
     blackjax = _blackjax()
     if kernel == RANDOM_WALK:
         return _random_walk(model, blackjax)
@@ -78,7 +107,7 @@ def mover(model: PowerPosterior, kernel: str) -> Callable:
     raise InputError(f"`kernel` must be one of {RANDOM_WALK!r}, {MALA!r}, {NUTS!r}, got {kernel!r}.")
 
 
-def _blackjax() -> Any:
+def _blackjax() -> ModuleType:
     try:
         import blackjax
     except ImportError as error:
@@ -88,54 +117,50 @@ def _blackjax() -> Any:
     return blackjax
 
 
-def _tempered(t: Any, likelihood: Any, prior: Any) -> Any:
-    import jax.numpy as jnp
-
+def _tempered(t: Array, likelihood: Array, prior: Array) -> Array:
+    """Return the log density at temperature t, -inf where the likelihood is not finite."""
     finite = jnp.isfinite(likelihood)
     return jnp.where(finite, prior + t * jnp.where(finite, likelihood, 0.0), -jnp.inf)
 
 
-def fresh(model: PowerPosterior, key: Any, batch: tuple[int, ...]) -> Any:
-    """Unconstrained draws of the prior, `batch` of them."""
-    import jax
-
+def fresh(model: PowerPosterior, key: Array, batch: tuple[int, ...]) -> Array:
+    """Return unconstrained draws of the prior, `batch` of them."""
     draw = model.draw_prior
     assert draw is not None
     keys = jax.random.split(key, batch).reshape(-1)
     return jax.vmap(lambda k: model.unconstrain(draw(k)))(keys).reshape(*batch, model.dim)
 
 
-def _random_walk(model: PowerPosterior, blackjax: Any) -> Callable:
-    """Likelihoods of all proposals are computed together; BlackJAX' kernel then accepts or rejects each.
+def _random_walk(model: PowerPosterior, blackjax: ModuleType) -> Callable:
+    """Return the move of random walks: BlackJAX' kernel accepts or rejects each of the proposals.
 
-    The kernel's position is the whole `Point`, so that a likelihood is computed once. Where the model can give draws of
-    its prior, some proposals are such draws: all of them at t = 0, where they are always accepted.
+    Likelihoods of all proposals are computed together. The kernel's position is the whole `Point`, so that a likelihood
+    is computed once. Where the model can give draws of its prior, some proposals are such draws: all of them at t = 0,
+    where they are always accepted.
     """
-    import jax
-    import jax.numpy as jnp
     from blackjax.mcmc.random_walk import RWState
 
     rosenbluth = blackjax.rmh.build_kernel()
 
-    def one(key: Any, point: Point, proposal: Point, t: Any, independent: Any) -> tuple[Point, Any]:
-        def density(p: Point) -> Any:
+    def one(key: Array, point: Point, proposal: Point, t: Array, independent: Array) -> tuple[Point, Array]:
+        def density(p: Point) -> Array:
             return _tempered(t, p.likelihood, p.prior)
 
-        def to(start: Any, end: Any) -> Any:
+        def to(start: RWState, end: RWState) -> Array:
             return jnp.where(independent, end.position.prior, 0.0)
 
         state = RWState(point, density(point))
         state, info = rosenbluth(key, state, density, lambda k, p: proposal, to)
         return state.position, info.acceptance_rate
 
-    def move(key: Any, point: Point, t: Any, factor: Any, step: Any) -> tuple[Point, Moved]:
+    def move(key: Array, point: Point, t: Array, factor: Array, step: Array) -> tuple[Point, Moved]:
         batch = point.likelihood.shape
         at_random, anew, which, accept = jax.random.split(key, 4)
         noise = jax.random.normal(at_random, point.x.shape, point.x.dtype)
         x = point.x + step[:, None] * jnp.einsum("kij,rkj->rki", factor, noise)
         independent = jnp.zeros(batch, bool)
         if model.draw_prior is not None:
-            independent = (jax.random.uniform(which, batch) < FRESH).at[:, 0].set(True)
+            independent = (jax.random.uniform(which, batch) < LIMITS.fresh).at[:, 0].set(True)
             x = jnp.where(independent[..., None], fresh(model, anew, batch), x)
         proposal = at(model, RANDOM_WALK, x)
         keys = jax.random.split(accept, batch)
@@ -146,17 +171,17 @@ def _random_walk(model: PowerPosterior, blackjax: Any) -> Callable:
     return move
 
 
-def _by_gradient(model: PowerPosterior, kernel: str, blackjax: Any) -> Callable:
-    """MALA or NUTS. A proposal that is certain to be rejected, or a divergence, counts as one without likelihood."""
-    import jax
-    import jax.numpy as jnp
+def _by_gradient(model: PowerPosterior, kernel: str, blackjax: ModuleType) -> Callable:
+    """Return the move of MALA or NUTS.
 
+    A proposal that is certain to be rejected, or a divergence, counts as one without likelihood.
+    """
     step_of = (blackjax.mala if kernel == MALA else blackjax.nuts).build_kernel()
     start_of = blackjax.mala.init if kernel == MALA else blackjax.nuts.init
     state_type = type(jax.eval_shape(lambda z: start_of(z, lambda z: z.sum()), jnp.zeros(1)))
 
-    def one(key: Any, point: Point, t: Any, factor: Any, step: Any) -> tuple[Any, Any, Any]:
-        def density(z: Any) -> Any:
+    def one(key: Array, point: Point, t: Array, factor: Array, step: Array) -> tuple[Array, Array, Array]:
+        def density(z: Array) -> Array:
             likelihood, prior = model.parts((point.x + factor @ z)[None])
             value = prior[0] + t * likelihood[0]
             return jnp.where(jnp.isfinite(likelihood[0]) & jnp.isfinite(value), value, -jnp.inf)
@@ -168,11 +193,11 @@ def _by_gradient(model: PowerPosterior, kernel: str, blackjax: Any) -> Callable:
             state, info = step_of(key, state, density, step)
             rejected = info.acceptance_rate == 0
         else:
-            state, info = step_of(key, state, density, step, jnp.ones_like(z), max_num_doublings=LARGEST_TREE)
+            state, info = step_of(key, state, density, step, jnp.ones_like(z), max_num_doublings=LIMITS.doublings)
             rejected = info.is_divergent
         return point.x + factor @ state.position, info.acceptance_rate, rejected
 
-    def move(key: Any, point: Point, t: Any, factor: Any, step: Any) -> tuple[Point, Moved]:
+    def move(key: Array, point: Point, t: Array, factor: Array, step: Array) -> tuple[Point, Moved]:
         batch = point.likelihood.shape
         within, anew = jax.random.split(key)
         over_rungs = jax.vmap(one, (0, 0, 0, 0, 0))

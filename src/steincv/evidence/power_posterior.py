@@ -2,23 +2,20 @@ r"""Power posteriors $p_t(\theta) \propto p(y|\theta)^t\,p(\theta)$ in unconstra
 
 import functools
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from ..runtime.compile_cache import compile_cache
-from ..runtime.threads import threads
+from ..runtime.rows import over_rows
 from ..runtime.validation import InputError
 from ..samples.samples import Samples
-from .bijections import Bijection
-
-# Gradients are taken of this many draws at a time, in each of so many threads at most: that bounds the memory of their
-# intermediates.
-PIECE, THREADS = 128, 4
-SETTINGS = ("default_device", "default_matmul_precision", "debug_nans")
+from .bijections import Bijection, Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +32,7 @@ class PowerPosterior:
     - `parameters`: where each parameter lives: `{"theta": Positive(), "w": Simplex(3), "b": Real((2,))}`.
     - `draw_prior`: from a JAX key to a dict of parameters drawn from the prior. With it chains start in the prior, and
       the rung at t = 0 takes fresh prior draws, which carries every other rung along.
-    - `vectorised`: both functions take parameters with one more, last, axis of draws, and return one number a draw.
+    - `vectorised`: both functions take parameters with one more, last, axis of draws, and return one number per draw.
       Worth it for loops over time, where that layout is the fast one.
 
     >>> import jax.numpy as jnp
@@ -76,46 +73,43 @@ class PowerPosterior:
         """A label for every unconstrained coordinate: `tau`, `b[0]`, `b[1]`, ..."""
         labels = []
         for name, b in self.parameters.items():
-            labels += [name] if b.shape == () else [f"{name}[{i}]" for i in range(b.size)]  # type: ignore[attr-defined]
+            labels += [name] if b.shape == () else [f"{name}[{i}]" for i in range(b.size)]
         return tuple(labels)
 
     # In JAX, to be traced ----------------------------------------------------------------------------------
 
-    def constrain(self, x: Any) -> dict[str, Any]:
-        """The parameters at one unconstrained vector."""
+    def constrain(self, x: Vector) -> dict[str, Vector]:
+        """Return the parameters at one unconstrained vector."""
         return self._forward(x)[0]
 
-    def unconstrain(self, parameters: Mapping[str, Any]) -> Any:
-        """The unconstrained vector of some parameters."""
-        import jax.numpy as jnp
-
+    def unconstrain(self, parameters: Mapping[str, ArrayLike]) -> Array:
+        """Return the unconstrained vector of some parameters."""
         return jnp.concatenate([b.inverse(parameters[name]) for name, b in self.parameters.items()])
 
-    def _forward(self, x: Any) -> tuple[dict[str, Any], Any]:
-        values, total, start = {}, 0.0, 0
+    def _forward(self, x: Vector) -> tuple[dict[str, Vector], Vector | float]:
+        """Return the parameters at one unconstrained vector, and the log determinant of the Jacobian."""
+        values: dict[str, Vector] = {}
+        total: Vector | float = 0.0
+        start = 0
         for name, b in self.parameters.items():
             values[name], log_det = b.forward(x[start : start + b.size])
             total, start = total + log_det, start + b.size
         return values, total
 
-    def parts(self, x: Any) -> tuple[Any, Any]:
-        """Log likelihood, and log prior with the log Jacobian, at rows x `(n, dim)`: each `(n,)`."""
-        import jax
-
+    def parts(self, x: Vector) -> tuple[Array, Array]:
+        """Return the log likelihood, and the log prior with the log Jacobian, at rows x `(n, dim)`: each `(n,)`."""
         if self.vectorised:
             parameters, log_det = jax.vmap(self._forward, out_axes=-1)(x)
             return self.log_likelihood(parameters), self.log_prior(parameters) + log_det
 
-        def one(row: Any) -> tuple[Any, Any]:
+        def one(row: Vector) -> tuple[Array, Array]:
             parameters, log_det = self._forward(row)
             return self.log_likelihood(parameters), self.log_prior(parameters) + log_det
 
         return jax.vmap(one)(x)
 
-    def slopes(self, x: Any) -> tuple[Any, Any]:
-        """Gradients of the two `parts` at rows x: each `(n, dim)`. A draw depends on its own row alone."""
-        import jax
-
+    def slopes(self, x: Vector) -> tuple[Array, Array]:
+        """Return the gradients of the two `parts` at rows x: each `(n, dim)`. A draw depends on its own row alone."""
         # one after the other: with both at once the long way back through the likelihood is gone twice
         return jax.grad(lambda x: self.parts(x)[0].sum())(x), jax.grad(lambda x: self.parts(x)[1].sum())(x)
 
@@ -123,11 +117,8 @@ class PowerPosterior:
 
     def check(self) -> None:
         """Refuse a model whose functions fail, or return anything but one number."""
-        import jax
-        import jax.numpy as jnp
-
         draws = (1,) if self.vectorised else ()
-        parameters = {n: jax.ShapeDtypeStruct((*b.shape, *draws), jnp.float64) for n, b in self.parameters.items()}  # type: ignore[attr-defined]
+        parameters = {n: jax.ShapeDtypeStruct((*b.shape, *draws), jnp.float64) for n, b in self.parameters.items()}
         for name in ("log_likelihood", "log_prior"):
             try:
                 with jax.enable_x64(True):
@@ -145,49 +136,25 @@ class PowerPosterior:
                 )
 
     def evaluate(self, draws: Float[np.ndarray, "*batch dim"]) -> tuple[np.ndarray, np.ndarray]:
-        """`parts` at draws of any leading shape, in float64."""
+        """Return `parts` at draws of any leading shape, in float64."""
         return self._map("parts", draws, ())
 
     def gradients(self, draws: Float[np.ndarray, "*batch dim"]) -> tuple[np.ndarray, np.ndarray]:
-        """`slopes` at draws of any leading shape, in float64."""
+        """Return `slopes` at draws of any leading shape, in float64."""
         return self._map("slopes", draws, (self.dim,))
 
-    def samples(self, draws: Float[np.ndarray, "chain draw dim"], temperature: float, slopes: Any = None) -> Samples:
-        """Draws of the power posterior at `temperature`, with their scores."""
-        of_likelihood, of_prior = self.gradients(draws) if slopes is None else slopes
+    def samples(self, draws: Float[np.ndarray, "chain draw dim"], temperature: float) -> Samples:
+        """Return draws of the power posterior at `temperature`, with their scores."""
+        of_likelihood, of_prior = self.gradients(draws)
         # at t = 0 the likelihood plays no part, even where its gradient overflows
         scores = of_prior + temperature * of_likelihood if temperature > 0 else of_prior
         return Samples(draws, scores, self.names, self.constrain)
 
     def _map(self, what: str, draws: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        import jax
-
-        flat = np.asarray(draws, dtype=np.float64).reshape(-1, self.dim)
-        rows = min(PIECE, len(flat))
-        # settings of JAX are a thread's own: those of whoever asks hold in the others too
-        device, precision, nans = (getattr(jax.config, f"jax_{name}") for name in SETTINGS)
-
-        def part(start: int) -> tuple[np.ndarray, np.ndarray]:
-            piece = flat[start : start + rows]
-            full = np.concatenate([piece, np.repeat(piece[:1], rows - len(piece), axis=0)])
-            with (
-                jax.enable_x64(True),
-                jax.default_device(device),
-                jax.default_matmul_precision(precision),
-                jax.debug_nans(nans),
-            ):
-                first, second = _compiled(self, what)(full)
-            return np.asarray(first)[: len(piece)], np.asarray(second)[: len(piece)]
-
-        # a loop over time keeps one core busy, so there are several loops at a time
-        with compile_cache(), ThreadPoolExecutor(min(THREADS, threads())) as pool:
-            pieces = [part(0), *pool.map(part, range(rows, len(flat), rows))]
-        first, second = (np.concatenate(part).reshape(*draws.shape[:-1], *shape) for part in zip(*pieces, strict=True))
-        return first, second
+        first, second = _compiled(self, what)(draws.reshape(-1, self.dim))
+        return first.reshape(*draws.shape[:-1], *shape), second.reshape(*draws.shape[:-1], *shape)
 
 
 @functools.lru_cache(maxsize=32)
 def _compiled(model: PowerPosterior, what: str) -> Callable:
-    import jax
-
-    return jax.jit(getattr(model, what))
+    return over_rows(getattr(model, what))

@@ -9,6 +9,7 @@ Halving the ladder gives a second value, and the difference of the two the error
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -16,14 +17,25 @@ from jaxtyping import Float, Int
 from ..runtime.validation import InputError
 
 RULES = ("second-order", "trapezoid")
-# The second-order rule has an error of order four: on half the rungs it is 16 times as large ...
-GAIN = 16
-# ... and once that is taken off, of order six.
-NEXT_GAIN = 64
-# With fewer intervals than this, halving twice leaves nothing to extrapolate from.
-FEWEST_TO_EXTRAPOLATE = 8
-# Where a long interval meets a short one, halving hardly coarsens and the error it shows is multiplied by much.
-LARGEST_FACTOR = 5.0
+
+
+class Richardson(NamedTuple):
+    """How errors grow when every second rung is dropped.
+
+    - `gain`: the second-order rule has an error of order four, which becomes 2^4 times as large.
+    - `next_gain`: once that is taken off, an error of order six is left.
+    - `fewest_intervals`: with fewer, halving twice leaves nothing to extrapolate from.
+    - `largest_factor`: where a long interval meets a short one, halving hardly coarsens, and the error that it shows
+      would be multiplied by more than that error is known.
+    """
+
+    gain: int = 2**4
+    next_gain: int = 2**6
+    fewest_intervals: int = 8
+    largest_factor: float = 5.0
+
+
+RICHARDSON = Richardson()
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +67,7 @@ class Integral:
 
 
 def trapezoid(t: Float[np.ndarray, " rung"], kept: Int[np.ndarray, " kept"] | None = None) -> Weights:
-    r"""$\sum_i \frac{\Delta_i}{2}(E_i + E_{i+1})$, on the `kept` rungs only if given."""
+    r"""Return $\sum_i \frac{\Delta_i}{2}(E_i + E_{i+1})$, on the `kept` rungs only if given."""
     kept = np.arange(len(t)) if kept is None else kept
     half = np.diff(t[kept]) / 2
     mean = np.zeros(len(t))
@@ -75,7 +87,7 @@ def second_order(t: Float[np.ndarray, " rung"], kept: Int[np.ndarray, " kept"] |
 
 
 def integral(t: Float[np.ndarray, " rung"], rule: str, extrapolate: bool = True) -> Integral:
-    """The rule with its error.
+    """Return the rule with its error.
 
     - "second-order": with `extrapolate`, what halving the ladder shows of its error is taken off. The error that is
       left is seen by halving twice, and by halving in the other of the two ways.
@@ -101,33 +113,34 @@ def _second_order(t: np.ndarray, extrapolate: bool) -> Integral:
     smooth = bool((np.diff(gaps) >= -1e-9 * gaps[1:]).all())
     if not smooth:
         return Integral(value, (_pairwise_error(t, half),))
-    error = (second_order(t, half) - value).times(1 / (GAIN - 1))
-    if not extrapolate or len(gaps) < FEWEST_TO_EXTRAPOLATE:
+    error = (second_order(t, half) - value).times(1 / (RICHARDSON.gain - 1))
+    if not extrapolate or len(gaps) < RICHARDSON.fewest_intervals:
         return Integral(value, (error,))
     quarter, _ = _halves(half)
-    coarse_error = (second_order(t, quarter) - second_order(t, half)).times(1 / (GAIN - 1))
+    coarse_error = (second_order(t, quarter) - second_order(t, half)).times(1 / (RICHARDSON.gain - 1))
     extrapolated = value - error
     coarse = second_order(t, half) - coarse_error
-    left = (coarse - extrapolated).times(1 / (NEXT_GAIN - 1))
-    other_error = (second_order(t, other) - value).times(1 / (GAIN - 1))
+    left = (coarse - extrapolated).times(1 / (RICHARDSON.next_gain - 1))
+    other_error = (second_order(t, other) - value).times(1 / (RICHARDSON.gain - 1))
     return Integral(extrapolated, (left, error - other_error))
 
 
 def halved(t: Float[np.ndarray, " rung"]) -> Weights:
-    """The second-order rule on every second rung: for comparison with the whole ladder."""
+    """Return the second-order rule on every second rung: for comparison with the whole ladder."""
     return second_order(t, _halves(np.arange(len(t)))[0])
 
 
 def _halves(kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The two ways to drop every second rung, both ends kept. The first keeps the longest intervals paired."""
+    """Return the two ways to drop every second rung, both ends kept. The first keeps the longest intervals paired."""
     last = len(kept) - 1
     first, second = (np.union1d(np.arange(last - skip, -1, -2), [0, last]) for skip in (0, 1))
     return kept[first], kept[second]
 
 
 def _pairwise_error(t: np.ndarray, half: np.ndarray) -> Weights:
-    r"""The error from each pair of neighbouring intervals $a, b$ alone: that of one interval goes like its fifth power.
+    r"""Return the error from each pair of neighbouring intervals $a, b$ alone.
 
+    The error of one interval goes like its fifth power, so
     $e = (H - I)\,(a^5 + b^5) / ((a + b)^5 - a^5 - b^5)$ with H over the pair as one interval and I over the two.
     """
     total = Weights(np.zeros(len(t)), np.zeros(len(t)))
@@ -136,7 +149,7 @@ def _pairwise_error(t: np.ndarray, half: np.ndarray) -> Weights:
             continue
         a, b = t[low + 1] - t[low], t[high] - t[low + 1]
         two = a**5 + b**5
-        factor = min(two / ((a + b) ** 5 - two), LARGEST_FACTOR)
+        factor = min(two / ((a + b) ** 5 - two), RICHARDSON.largest_factor)
         one = second_order(t, np.array([low, high])) - second_order(t, np.array([low, low + 1, high]))
         total = total + one.times(factor)
     return total

@@ -8,6 +8,7 @@ $wE + vV$ of a rung to a rule is the mean of *one* series, whose error bar knows
 
 import functools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -18,13 +19,23 @@ from ..judging.error_bars import Average, average, tail_index
 from ..result import Estimate
 from ..runtime.units import unit_range
 from ..runtime.validation import InputError
-from ..samples.samples import Samples
+from ..samples.samples import Samples, finite_array
 from .bridge import Bridge
 
-# Beyond this Pareto k a sample mean converges so slowly that no error bar describes it.
-NO_MEAN = 0.7
-# Where there are too few draws for a tail index: the share of one draw in all deviations from the median.
-DOMINATED = 0.5
+
+class Usable(NamedTuple):
+    """Until where a sample mean can be trusted.
+
+    - `pareto_k`: beyond it a mean converges so slowly that no error bar describes it; Vehtari, Simpson, Gelman, Yao,
+      Gabry (2024), JMLR 25.
+    - `share`: of one draw in all deviations from the median, where there are too few draws for a tail index.
+    """
+
+    pareto_k: float = 0.7
+    share: float = 0.5
+
+
+USABLE = Usable()
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +76,12 @@ class Rung:
         )
 
     def contribution(self, mean: float, variance: float) -> tuple[np.ndarray, np.ndarray]:
-        """Draws `(chain, draw)` whose mean is this rung's part of the sum, without and with control variates."""
+        """Return draws `(chain, draw)` whose mean is this rung's part of the sum, without and with control variates."""
         moments, bridges = self.moments(mean, variance), self.bridges
         return moments[0] + bridges[0], moments[1] + bridges[1]
 
     def moments(self, mean: float, variance: float) -> tuple[np.ndarray, np.ndarray]:
-        """Draws whose mean is `mean` E + `variance` V."""
+        """Return draws whose mean is `mean` E + `variance` V."""
         if not self.use.moments:
             return np.zeros(self.values.shape), np.zeros(self.values.shape)
         both = []
@@ -83,7 +94,7 @@ class Rung:
 
     @functools.cached_property
     def bridges(self) -> tuple[np.ndarray, np.ndarray]:
-        """Draws whose mean is this rung's part of the intervals that are bridged."""
+        """Return draws whose mean is this rung's part of the intervals that are bridged."""
         both = []
         for series in (self.result.values, self.result.controlled):
             total, column = np.zeros(self.values.shape), 2 * self.use.moments
@@ -97,7 +108,7 @@ class Rung:
 
     @functools.cached_property
     def mean(self) -> tuple[Average, Average]:
-        """E, plain and controlled; without `use.moments` only the first means anything."""
+        """The mean E, plain and controlled; without `use.moments` only the first means anything."""
         if not self.use.moments:
             plain = average(self.values[..., None]).reshape(())
             return plain, plain
@@ -105,12 +116,12 @@ class Rung:
 
     @functools.cached_property
     def variance(self) -> tuple[Average, Average]:
-        """V, plain and controlled."""
+        """The variance V, plain and controlled."""
         return _averages(self.moments(0.0, 1.0))
 
 
 def _log_mean(series: np.ndarray, plain: np.ndarray) -> np.ndarray:
-    """Draws whose mean is the log of the mean of a positive function, with its standard error (delta method)."""
+    """Return draws whose mean is the log of the mean of a positive function, with its standard error (delta method)."""
     series = series if series.mean() > 0 else plain  # a control variate may have carried it below zero
     return np.log(series.mean()) + series / series.mean() - 1
 
@@ -121,22 +132,20 @@ def _averages(pair: tuple[np.ndarray, np.ndarray]) -> tuple[Average, Average]:
 
 
 def no_usable_mean(values: Float[np.ndarray, "chain draw"]) -> str | None:
-    """Why no mean of these values can be trusted, or nothing."""
+    """Return why no mean of these values can be trusted, or nothing."""
     khat = float(tail_index(values[..., None])[0])
-    if khat > NO_MEAN:
-        return f"Pareto k = {khat:.2f} > {NO_MEAN}"
+    if khat > USABLE.pareto_k:
+        return f"Pareto k = {khat:.2f} > {USABLE.pareto_k}"
     with np.errstate(over="ignore"):
         away = np.abs(values / 2 - np.median(values) / 2)
     share = float(away.max() / total) if np.isfinite(total := away.sum()) and total > 0 else 0.0
-    if share > DOMINATED and values.size > 2 / DOMINATED:
+    if share > USABLE.share and values.size > 2 / USABLE.share:
         return f"one of {values.size} draws makes up {share:.0%} of all deviations"
     return None
 
 
 def check_values(name: str, values: object, samples: Samples) -> Float[np.ndarray, "chain draw"]:
-    """Log likelihoods of one rung, `(chain, draw)`, checked against its samples."""
-    from ..samples.samples import finite_array
-
+    """Return the log likelihoods of one rung, `(chain, draw)`, checked against its samples."""
     array = finite_array(f"log_likelihoods of {name}", values)
     chains, draws, _ = samples.draws.shape
     if chains == 1 and array.shape == (draws,):

@@ -5,7 +5,7 @@ the power posterior changes its shape, carry most of the error; networks are wor
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,34 +14,58 @@ from ..families.polynomial.hermite import feature_count
 from ..families.polynomial.polynomial import Polynomial
 from ..families.stack import Stack
 
-HIGHEST_DEGREE = 6
-MOST_FEATURES = 600
-# A degree is tried if its features are at most this share of the draws it is fitted on.
-FEATURES_PER_DRAW = 0.5
-# With at least this many draws quadratics are worth trying even where they have more features than draws.
-MANY = 60
-# A rung gets everything if it carries more than this share of the average rung's part of the squared error.
-SHARE = 0.25
-# With fewer draws a rung than this, `Auto()` has nothing more than the polynomials have.
-FEWEST_FOR_ALL = 100
+
+class Limits(NamedTuple):
+    """What the draws of a rung can carry, as benchmarks/evidence_coverage.py found.
+
+    - `degree`, `features`: no polynomial beyond these.
+    - `features_per_draw`: a degree is tried if its features are at most this share of the draws it is fitted on.
+    - `quadratic_draws`, `quadratic_features_per_draw`: with so many draws a quadratic is worth trying even with more
+      features than draws, up to this share.
+    - `fewest_for_all`: with fewer draws per rung, `Auto()` has nothing more than the polynomials have.
+    - `share`: a rung gets everything if it carries more than this share of the average rung's squared error.
+    """
+
+    degree: int = 6
+    features: int = 600
+    features_per_draw: float = 0.5
+    quadratic_draws: int = 60
+    quadratic_features_per_draw: float = 3.0
+    fewest_for_all: int = 100
+    share: float = 0.25
 
 
-def polynomials(n: int, dim: int) -> Method:
-    """A stack of the polynomial degrees that n draws in `dim` dimensions can carry."""
+LIMITS = Limits()
+
+
+class Carried(NamedTuple):
+    """What a rung is given: the method of the first round, and whether all of `Auto()` may follow."""
+
+    first: Method
+    everything: bool
+
+
+def carried(draws: int, dim: int) -> Carried:
+    """Return what `draws` in `dim` dimensions can carry; four fifths of them are fitted on."""
+    fitted_on = 4 * draws // 5
     degrees = [1]
-    for degree in range(2, HIGHEST_DEGREE + 1):
+    for degree in range(2, LIMITS.degree + 1):
         features = feature_count(dim, degree)
-        few = features <= FEATURES_PER_DRAW * n and features <= MOST_FEATURES
-        if few or (degree == 2 and n >= MANY and features <= 3 * n):
+        few = features <= LIMITS.features_per_draw * fitted_on and features <= LIMITS.features
+        quadratic = degree == 2 and fitted_on >= LIMITS.quadratic_draws
+        if few or (quadratic and features <= LIMITS.quadratic_features_per_draw * fitted_on):
             degrees.append(degree)
     members = [Polynomial(degree) for degree in degrees]
-    return members[0] if len(members) == 1 else Stack(members)
+    return Carried(members[0] if len(members) == 1 else Stack(members), draws >= LIMITS.fewest_for_all)
+
+
+Piece = TypeVar("Piece")
 
 
 def spend(
-    pieces: list[Any], errors: Callable[[Sequence[Any]], np.ndarray], refit: Callable[[int], Any], floor: float
+    pieces: list[Piece], errors: Callable[[Sequence[Piece]], np.ndarray], refit: Callable[[int], Piece], floor: float
 ) -> list[int]:
-    """Refit the pieces that carry the error, in place, until none of the others does; returns which they were.
+    """Refit the pieces that carry the error, in place, until none of the others does; return which they were.
 
     - `errors(pieces)`: the standard error that each piece brings into the sum.
     - `refit(k)`: piece k with everything there is. It is kept if its error is smaller.
@@ -51,7 +75,7 @@ def spend(
     while True:
         squares = errors(pieces) ** 2
         total = squares.sum()
-        hard = [k for k in np.argsort(-squares) if squares[k] > SHARE * total / len(pieces) and k not in tried]
+        hard = [k for k in np.argsort(-squares) if squares[k] > LIMITS.share * total / len(pieces) and k not in tried]
         if not hard or total <= (floor / 3) ** 2:
             return tried
         k = int(hard[0])

@@ -6,9 +6,14 @@ swap of rungs i and i + 1 is accepted with probability $\min(1, \exp((t_i - t_{i
 Reference: Okabe et al. (2001), Chem. Phys. Lett. 335; Syed et al. (2022), JRSS B 84.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
+
+from .moves import Point
 
 UP, DOWN = 1, 2
 
@@ -16,23 +21,19 @@ UP, DOWN = 1, 2
 class Walkers(NamedTuple):
     """Who is where: `here` is the walker at each `(replica, rung)`, `heading` by walker, and round trips so far."""
 
-    here: Any
-    heading: Any
-    trips: Any
+    here: Array
+    heading: Array
+    trips: Array
 
 
 def new_walkers(replicas: int, rungs: int) -> Walkers:
-    import jax.numpy as jnp
-
+    """Return walkers that stand where they started, with no round trips."""
     here = jnp.asarray(np.tile(np.arange(rungs, dtype=np.int32), (replicas, 1)))
     return Walkers(here, jnp.zeros((replicas, rungs), jnp.int32), jnp.zeros(replicas, jnp.int32))
 
 
-def swap(key: Any, point: Any, walkers: Walkers, t: Any, iteration: Any) -> tuple[Any, Walkers, Any]:
-    """Swap the pairs whose turn it is; also gives the acceptance probability of every pair, whoever's turn it is."""
-    import jax
-    import jax.numpy as jnp
-
+def swap(key: Array, point: Point, walkers: Walkers, t: Array, iteration: Array | int) -> tuple[Point, Walkers, Array]:
+    """Swap the pairs whose turn it is; also return the acceptance probability of every pair, its turn or not."""
     likelihood = point.likelihood
     replicas, rungs = likelihood.shape
     chance = jnp.exp(jnp.minimum(0.0, (t[:-1] - t[1:]) * (likelihood[:, 1:] - likelihood[:, :-1])))
@@ -42,7 +43,7 @@ def swap(key: Any, point: Any, walkers: Walkers, t: Any, iteration: Any) -> tupl
     nothing = jnp.zeros((replicas, 1), up.dtype)
     source = jnp.arange(rungs) + jnp.concatenate([up, nothing], 1) - jnp.concatenate([nothing, up], 1)
 
-    def permuted(a: Any) -> Any:
+    def permuted(a: Array) -> Array:
         return jnp.take_along_axis(a, source.reshape(source.shape + (1,) * (a.ndim - 2)), axis=1)
 
     here = permuted(walkers.here)
@@ -50,9 +51,7 @@ def swap(key: Any, point: Any, walkers: Walkers, t: Any, iteration: Any) -> tupl
 
 
 def _count(walkers: Walkers) -> Walkers:
-    """A walker at the bottom heads up, at the top it turns, and back at the bottom it has made a round trip."""
-    import jax.numpy as jnp
-
+    """Count round trips: a walker heads up from the bottom, turns at the top, and is counted back at the bottom."""
     rows = jnp.arange(walkers.here.shape[0])
     bottom, top = walkers.here[:, 0], walkers.here[:, -1]
     heading, trips = walkers.heading, walkers.trips

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Tempered:
     """Draws of all power posteriors; replicas are the chains.
 
-    - `samples`: one a rung, with the scores of its power posterior. `log_likelihoods`: `(replica, draw)` each.
+    - `samples`: one per rung, with the scores of its power posterior. `log_likelihoods`: `(replica, draw)` each.
     - `acceptance`, `rejected`: of every rung, the acceptance rate and the number of proposals without finite likelihood
       (for NUTS divergences too). `swaps`: the acceptance rate of each pair of neighbours.
     - `round_trips`: of every replica, how often a state went from t = 0 to t = 1 and back.
@@ -79,7 +79,7 @@ class Tempered:
         return replace(self, seconds=seconds)
 
     def table(self) -> "pandas.DataFrame":
-        """A row for every rung."""
+        """Return a row for every rung."""
         import pandas
 
         columns: Mapping[str, Any] = {

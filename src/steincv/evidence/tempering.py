@@ -7,25 +7,27 @@ taken up again, to the same bits. Randomness of an iteration comes from the seed
 import functools
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jaxtyping import Float
 
 from ..runtime.arrays import StrPath
+from ..runtime.checkpoint import Checkpoint, Run
 from ..runtime.compile_cache import compile_cache
 from ..runtime.memory import reserve
+from ..runtime.progress import bar
 from ..runtime.validation import InputError, whole_number
-from .checkpoint import Checkpoint
 from .ladder import check_temperatures, rung_name, temperature_ladder
-from .moves import RANDOM_WALK, TARGET, Point, at, first_step, fresh, mover
+from .moves import KERNELS, RANDOM_WALK, Point, at, first_step, fresh, mover
 from .power_posterior import PowerPosterior
-from .progress import bar
 from .swaps import Walkers, new_walkers, swap
 from .tempered import Tempered
 from .warm_up import (
-    FEWEST_IN_WINDOW,
-    LARGEST_DENSE,
+    ADAPTATION,
     Moments,
     Tuning,
     add,
@@ -35,22 +37,30 @@ from .warm_up import (
     windows,
 )
 
-# Between so many segments there is progress to see and a place to stop at.
-SEGMENTS = 50
-# Draws of the prior, a replica, among which the chains of all its rungs find their starting points.
-POOL = 1000
-# Random walks take many steps to forget where they were; a draw is kept after so many.
-THIN = {RANDOM_WALK: 10, "mala": 5, "nuts": 1}
-LOG_STEPS = (-20.0, 6.0)
+
+class Plan(NamedTuple):
+    """How a run is cut up and started.
+
+    - `segments`: between them there is progress to see and a place to stop at.
+    - `pool`: draws of the prior, per replica, among which the chains of all its rungs find their starting points.
+    - `log_steps`: between these a log step size stays, however strange the acceptance rates of a short warm-up are.
+    """
+
+    segments: int = 50
+    pool: int = 1000
+    log_steps: tuple[float, float] = (-20.0, 6.0)
+
+
+PLAN = Plan()
 
 
 class Tally(NamedTuple):
     """Sums over iterations: acceptance and rejections without likelihood of rungs, swap probabilities of pairs."""
 
-    iterations: Any
-    acceptance: Any
-    rejected: Any
-    swaps: Any
+    iterations: Array
+    acceptance: Array
+    rejected: Array
+    swaps: Array
 
 
 class State(NamedTuple):
@@ -65,7 +75,7 @@ class State(NamedTuple):
 
 def temper(
     model: PowerPosterior,
-    temperatures: Any = None,
+    temperatures: object = None,
     *,
     draws: int = 1000,
     replicas: int = 4,
@@ -73,7 +83,7 @@ def temper(
     thin: int | None = None,
     kernel: str = RANDOM_WALK,
     seed: int = 0,
-    keep: Any = None,
+    keep: object = None,
     checkpoint: StrPath | None = None,
     keep_checkpoint: bool = False,
     progress: bool = False,
@@ -93,16 +103,14 @@ def temper(
 
     Reference: Geyer (1991); Friel, Pettitt (2008), JRSS B 70.
     """
-    import jax
-
     t = temperature_ladder() if temperatures is None else check_temperatures(temperatures)
     if not isinstance(model, PowerPosterior):
         raise InputError(f"`model` must be a steincv.evidence.PowerPosterior, got {type(model).__name__}.")
-    if kernel not in TARGET:
-        raise InputError(f"`kernel` must be one of {', '.join(map(repr, TARGET))}, got {kernel!r}.")
+    if kernel not in KERNELS:
+        raise InputError(f"`kernel` must be one of {', '.join(map(repr, KERNELS))}, got {kernel!r}.")
     draws, replicas = whole_number("draws", draws, 1), whole_number("replicas", replicas, 1)
     warmup, seed = whole_number("warmup", warmup, 0), whole_number("seed", seed, 0)
-    thin = THIN[kernel] if thin is None else whole_number("thin", thin, 1)
+    thin = KERNELS[kernel].thin if thin is None else whole_number("thin", thin, 1)
     kept = _kept(keep, draws)
     reserve(
         f"{len(kept)} draws of {replicas} replicas, {len(t)} rungs and {model.dim} dimensions",
@@ -115,8 +123,9 @@ def temper(
         # the start is part of what identifies a run: another model, ladder or seed starts elsewhere
         x, scale = _start(model, t, replicas, seed)
         settings = {"draws": draws, "thin": thin, "warmup": warmup, "kernel": kernel, "seed": seed}
-        store = Checkpoint.of(checkpoint, settings, x, t, kept)
-        run = _Run(model, kernel, t, seed, -(-draws // SEGMENTS))
+        differs = "another model, ladder, seed or setting"
+        store = Checkpoint.of(checkpoint, Run("run", differs, settings, (x, t, kept)))
+        run = _Run(model, kernel, t, seed, -(-draws // PLAN.segments))
         state = run.new_state(x, scale)
         x_kept, l_kept = np.zeros((len(kept), *x.shape)), np.zeros((len(kept), *x.shape[:2]))
         jobs = _jobs(warmup, draws, thin, run.length)
@@ -140,7 +149,8 @@ def temper(
     return tempered.took(time.perf_counter() - start)
 
 
-def _kept(keep: Any, draws: int) -> np.ndarray:
+def _kept(keep: object, draws: int) -> np.ndarray:
+    """Return the numbers of the draws to keep, checked."""
     if keep is None:
         return np.arange(draws)
     kept = np.asarray(keep)
@@ -171,15 +181,16 @@ class _Job(NamedTuple):
 
 
 def _jobs(warmup: int, draws: int, thin: int, length: int) -> list[_Job]:
-    """All segments have one length, so that they are one program; what the last has too many of is not used.
+    """Return all segments, of one length, so that they are one program.
 
-    The preconditioner is renewed after every window but the last, which tunes the step sizes to it.
+    What the last has too many of is not used. The preconditioner is renewed after every window but the last, which
+    tunes the step sizes to it.
     """
     jobs: list[_Job] = []
     first = 0
     units = max(1, round(warmup / length)) if warmup else 0
-    at_once = max(1, units // SEGMENTS)
-    ends = np.cumsum(windows(units, -(-FEWEST_IN_WINDOW // length)))
+    at_once = max(1, units // PLAN.segments)
+    ends = np.cumsum(windows(units, -(-ADAPTATION.fewest // length)))
     for end in ends:
         window = first
         while first < end * length:
@@ -197,24 +208,19 @@ class _Run:
     """The compiled program of one run; its segments have `length` states."""
 
     def __init__(self, model: PowerPosterior, kernel: str, t: np.ndarray, seed: int, length: int):
-        import jax
-        import jax.numpy as jnp
-
         self.model, self.kernel, self.length = model, kernel, length
         self.t, self.key = jnp.asarray(t), jax.random.key(seed)
 
     def new_state(self, x: np.ndarray, scale: np.ndarray) -> State:
-        import jax.numpy as jnp
-
         replicas, rungs, dim = x.shape
         point = _at(self.model, self.kernel)(jnp.asarray(x))
         step = jnp.full(rungs, np.log(first_step(self.kernel, dim)))
         tuning = Tuning(step, jnp.asarray(np.broadcast_to(np.diag(scale), (rungs, dim, dim))))
-        moments = no_moments(x, dim <= LARGEST_DENSE)
+        moments = no_moments(x, dim <= ADAPTATION.largest_dense)
         return State(point, new_walkers(replicas, rungs), tuning, moments, _no_tally(rungs))
 
     def segment(self, state: State, job: _Job) -> tuple[State, np.ndarray, np.ndarray]:
-        """The state after a segment, and its draws: x and log likelihoods."""
+        """Run a segment; return the state after it and its draws, x and log likelihoods."""
         program = _program(self.model, self.kernel, self.length)
         state, x, likelihood = program(state, self.key, self.t, job.first, job.thin, job.adapting, job.window)
         if job.renew:
@@ -225,8 +231,6 @@ class _Run:
         return state, np.asarray(x), np.asarray(likelihood)
 
     def _renewed(self, state: State) -> State:
-        import jax.numpy as jnp
-
         factor = factors(state.moments, np.asarray(state.tuning.factor))
         step = jnp.full(len(self.t), np.log(first_step(self.kernel, self.model.dim)))
         moments = no_moments(np.asarray(state.point.x), state.moments.second.ndim == 3)
@@ -234,8 +238,6 @@ class _Run:
 
 
 def _no_tally(rungs: int) -> Tally:
-    import jax.numpy as jnp
-
     return Tally(jnp.zeros((), jnp.int64), jnp.zeros(rungs), jnp.zeros(rungs, jnp.int64), jnp.zeros(rungs - 1))
 
 
@@ -244,27 +246,20 @@ def _no_tally(rungs: int) -> Tally:
 
 @functools.lru_cache(maxsize=16)
 def _fresh_draws(model: PowerPosterior, shape: tuple[int, int]) -> Callable:
-    import jax
-
     return jax.jit(lambda key: fresh(model, key, shape))
 
 
 @functools.lru_cache(maxsize=16)
 def _at(model: PowerPosterior, kernel: str) -> Callable:
-    import jax
-
     return jax.jit(functools.partial(at, model, kernel))
 
 
 @functools.lru_cache(maxsize=16)
 def _program(model: PowerPosterior, kernel: str, length: int) -> Callable:
-    """`length` states, each after some iterations: a move of every chain and a round of swaps."""
-    import jax
-    import jax.numpy as jnp
-
+    """Return the program of `length` states, each after iterations of a move of every chain and a round of swaps."""
     move = mover(model, kernel)
 
-    def iteration(state: State, key: Any, t: Any, i: Any, adapting: Any, window: Any) -> State:
+    def iteration(state: State, key: Array, t: Array, i: Array, adapting: Array, window: Array) -> State:
         within, between = jax.random.split(jax.random.fold_in(key, i))
         point, moved = move(within, state.point, t, state.tuning.factor, jnp.exp(state.tuning.log_step))
         point, walkers, chance = swap(between, point, state.walkers, t, i)
@@ -274,14 +269,16 @@ def _program(model: PowerPosterior, kernel: str, length: int) -> Callable:
             state.tally.rejected + moved.rejected.sum(0),
             state.tally.swaps + chance.mean(0),
         )
-        log_step = react(state.tuning.log_step, moved.acceptance, moved.stepped, TARGET[kernel], i - window)
-        log_step = jnp.where(adapting, jnp.clip(log_step, *LOG_STEPS), state.tuning.log_step)
+        log_step = react(state.tuning.log_step, moved.acceptance, moved.stepped, KERNELS[kernel].target, i - window)
+        log_step = jnp.where(adapting, jnp.clip(log_step, *PLAN.log_steps), state.tuning.log_step)
         moments = jax.lax.cond(adapting, add, lambda m, x: m, state.moments, point.x)
         return State(point, walkers, Tuning(log_step, state.tuning.factor), moments, tally)
 
     @jax.jit
-    def run(state: State, key: Any, t: Any, first: Any, thin: Any, adapting: Any, window: Any) -> tuple:
-        def states(state: State, n: Any) -> tuple[State, Any]:
+    def run(
+        state: State, key: Array, t: Array, first: Array, thin: Array, adapting: Array, window: Array
+    ) -> tuple[State, Array, Array]:
+        def states(state: State, n: Array) -> tuple[State, tuple[Array, Array]]:
             begin = first + n * thin
             state = jax.lax.fori_loop(
                 begin, begin + thin, lambda i, s: iteration(s, key, t, i, adapting, window), state
@@ -300,14 +297,12 @@ def _program(model: PowerPosterior, kernel: str, length: int) -> Callable:
 def _start(
     model: PowerPosterior, t: np.ndarray, replicas: int, seed: int
 ) -> tuple[Float[np.ndarray, "replica rung dim"], Float[np.ndarray, " dim"]]:
-    """Each replica has draws of the prior of its own; a rung starts at one chosen with weight likelihood^t.
+    """Return where the chains start: each replica has draws of the prior, a rung starts at one by likelihood^t.
 
-    Also gives the spread of those draws. Without `draw_prior` they are standard normal in unconstrained coordinates.
+    Also return the spread of those draws. Without `draw_prior` they are standard normal in unconstrained coordinates.
     """
-    import jax
-
     key = jax.random.fold_in(jax.random.key(seed), 2**31 - 1)
-    shape = (replicas, POOL)
+    shape = (replicas, PLAN.pool)
     if model.draw_prior is None:
         pool = np.asarray(jax.random.normal(key, (*shape, model.dim)))
     else:
@@ -322,8 +317,8 @@ def _start(
     good = np.isfinite(density)
     if (lost := ~good.any(axis=1)).any():
         raise InputError(
-            f"No chain can start: none of {POOL} points of replica {int(np.argmax(lost))} has a finite log likelihood "
-            f"and log prior, so neither has {rung_name(0, t)}. Look at the model, or give `draw_prior`."
+            f"No chain can start: none of {PLAN.pool} points of replica {int(np.argmax(lost))} has a finite log "
+            f"likelihood and log prior, so neither has {rung_name(0, t)}. Look at the model, or give `draw_prior`."
         )
     gumbel = np.random.default_rng(seed).gumbel(size=(*shape, len(t)))
     weight = np.where(good, np.where(good, likelihood, 0.0), -np.inf)[..., None] * np.where(t > 0, t, 1.0)

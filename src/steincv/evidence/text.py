@@ -1,20 +1,17 @@
 """The result of `log_evidence` as a table of its rungs and a few sentences."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
 
 from ..report.clean import clean
 from ..report.text import plus_minus, times
 from ..result import Estimate
 
-if TYPE_CHECKING:
-    from rich.table import Table
 
-
-def rung_table(result: Estimate) -> "Table":
-    """A row for every rung: the mean log likelihood, plain and controlled, and what was gained."""
-    from rich.table import Table
-    from rich.text import Text
-
+def rung_table(result: Estimate) -> Table:
+    """Return a row for every rung: the mean log likelihood, plain and controlled, and what was gained."""
     table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
     for name in ("rung", "t", "plain ± mcse", "controlled ± mcse", "gain", "method", "status"):
         table.add_column(name, justify="left" if name in ("method", "status") else "right")
@@ -32,7 +29,7 @@ def rung_table(result: Estimate) -> "Table":
 
 
 def sentences(result: Estimate, exact: float | None = None) -> list[str]:
-    """The log evidence with its error bars, the other rules, and what tempering reports."""
+    """Return the log evidence with its error bars, the other rules, and what tempering reports."""
     info = result.info
     low, high = result.interval(0.95)
     plain = result.plain
@@ -60,7 +57,7 @@ def sentences(result: Estimate, exact: float | None = None) -> list[str]:
 
 
 def _digits(value: float, result: Estimate) -> str:
-    """As many digits as the error of the result has meaning for."""
+    """Round to as many digits as the error of the result has meaning for."""
     return plus_minus(float(value), float(result.standard_error)).partition(" ±")[0].strip("(")
 
 

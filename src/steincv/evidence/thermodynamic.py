@@ -13,24 +13,22 @@ from ..families.method import Method
 from ..judging.error_bars import Average, average, degrees_of_freedom
 from ..judging.status import ALARMS, Code, Status
 from ..result import Estimate
+from ..runtime.progress import bar
 from ..runtime.validation import InputError, whole_number
 from ..samples.samples import Samples
 from .bridge import Bridge
 from .ladder import check_temperatures, rung_name
-from .progress import bar
 from .rules import Integral, halved, integral, second_order, trapezoid
 from .rung import Rung, Use, check_values, no_usable_mean
-from .spending import FEWEST_FOR_ALL, polynomials, spend
+from .spending import carried, spend
 
 LABEL = "log_evidence"
-# Rungs are taken to be coupled if the error bar of their sum says so by more than its own noise, and this much.
-COUPLED = 1.2
 
 
 def log_evidence(
     samples_per_rung: Sequence[Samples],
-    log_likelihoods: Sequence[Any],
-    temperatures: Any,
+    log_likelihoods: Sequence[object],
+    temperatures: object,
     method: Method | None = None,
     rule: str = "second-order",
     seed: int = 0,
@@ -39,7 +37,7 @@ def log_evidence(
     coupled: bool | None = None,
     progress: bool = False,
 ) -> Estimate:
-    r"""The log evidence of a model from draws of its power posteriors $p(y|\theta)^t p(\theta)$.
+    r"""Return the log evidence of a model from draws of its power posteriors $p(y|\theta)^t p(\theta)$.
 
     $$ \log p(y) \approx \sum_i \frac{\Delta_i}{2}(E_i + E_{i+1}) - \frac{\Delta_i^2}{12}(V_{i+1} - V_i) $$
 
@@ -47,7 +45,7 @@ def log_evidence(
 
     **Arguments:**
 
-    - `samples_per_rung`: one `Samples` a rung; the scores are those of *its* power posterior.
+    - `samples_per_rung`: one `Samples` per rung; the scores are those of *its* power posterior.
     - `log_likelihoods`: at every draw of every rung, `(chain, draw)` each.
     - `temperatures`: increasing from 0 to 1; see `temperature_ladder`.
     - `method`: a family, used on every rung. `Auto()`, the default, fits polynomials on all rungs and everything it
@@ -121,7 +119,7 @@ def log_evidence(
 
 
 def _check_rungs(
-    samples_per_rung: Sequence[Samples], log_likelihoods: Sequence[Any], t: np.ndarray
+    samples_per_rung: Sequence[Samples], log_likelihoods: Sequence[object], t: np.ndarray
 ) -> tuple[list[Samples], list[np.ndarray]]:
     try:
         samples, values = list(samples_per_rung), list(log_likelihoods)
@@ -158,16 +156,16 @@ class _Rungs:
     bridges: int
 
     def fit(self, rule: Integral, progress: bool) -> tuple[list[Rung], list[int]]:
-        """Every rung, and which of them were fitted a second time with all there is."""
+        """Fit every rung; return them, and which of them were fitted a second time with all there is."""
         automatic = isinstance(self.method, Auto)
+        plans = [carried(s.size, s.dim) for s in self.samples]
         uses = self._uses()
         pieces: list[Rung] = []
         with bar("control variates", len(self.t), progress) as advance:
             for k, use in enumerate(uses):
-                cheap = polynomials(4 * self.samples[k].size // 5, self.samples[k].dim)
-                pieces.append(self._one(k, use, cheap if automatic else self.method))
+                pieces.append(self._one(k, use, plans[k].first if automatic else self.method))
                 advance(1)
-            if not automatic or min(s.size for s in self.samples) < FEWEST_FOR_ALL:
+            if not automatic or not all(plan.everything for plan in plans):
                 return pieces, []
 
             def errors(found: Sequence[Rung]) -> np.ndarray:
@@ -196,7 +194,7 @@ class _Rungs:
 
 
 def _contributions(pieces: Sequence[Rung], rule: Integral) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Of every rung, draws whose mean is its part of the sum: plain and controlled."""
+    """Return, for every rung, draws whose mean is its part of the sum: plain and controlled."""
     below = len(pieces) - len(rule.value.mean)
     mean, variance = (np.concatenate([np.zeros(below), w]) for w in (rule.value.mean, rule.value.variance))
     return [piece.contribution(float(mean[k]), float(variance[k])) for k, piece in enumerate(pieces)]
@@ -207,13 +205,13 @@ def _error(series: np.ndarray) -> float:
 
 
 def _means(pieces: Sequence[Rung], which: int) -> tuple[np.ndarray, np.ndarray]:
-    """E and V of the rungs above the bridges, plain (0) or controlled (1)."""
+    """Return E and V of the rungs above the bridges, plain (0) or controlled (1)."""
     rungs = [piece for piece in pieces if piece.use.moments]
     return np.array([r.mean[which].mean for r in rungs]), np.array([r.variance[which].mean for r in rungs])
 
 
 def _discretisation(pieces: Sequence[Rung], rule: Integral) -> float:
-    """The largest of the rule's probes, each beyond what the noise of the draws puts into it."""
+    """Return the largest of the rule's probes, each beyond what the noise of the draws puts into it."""
     rungs = [piece for piece in pieces if piece.use.moments]
     largest = 0.0
     for probe in rule.probes:
@@ -284,12 +282,13 @@ def _independent(series: Sequence[np.ndarray]) -> Average:
 
 
 def _clearly_coupled(apart: Average, together: Average) -> bool:
+    """Tell whether the error bar of the sum is larger by more than a fifth, and by more than its own noise."""
     noise = 2 / np.sqrt(max(float(together.ess), 1.0))
-    return bool(together.standard_error > max(COUPLED, 1 + 2 * noise) * apart.standard_error)
+    return bool(together.standard_error > max(1.2, 1 + 2 * noise) * apart.standard_error)
 
 
 def _widened(a: Average, discretisation: float) -> Average:
-    """With the discretisation error in the error bar; that part has no noise of its own."""
+    """Return the average with the discretisation error in its error bar; that part has no noise of its own."""
     square = float(a.standard_error) ** 2
     total = square + discretisation**2
     freedom = a.degrees_of_freedom
@@ -299,7 +298,7 @@ def _widened(a: Average, discretisation: float) -> Average:
 
 
 def _statuses(pieces: Sequence[Rung], trouble: Sequence[str | None], t: np.ndarray) -> list[Status]:
-    """One status a kind, naming its rungs, with the message of the first of them."""
+    """Return one status per kind, naming its rungs, with the message of the first of them."""
     found: dict[Code, list[tuple[int, str]]] = {}
     for k, why in enumerate(trouble):
         if why is not None:
@@ -334,7 +333,7 @@ def _named(rungs: Sequence[int], t: np.ndarray) -> str:
 
 
 def _other_rules(pieces: Sequence[Rung], t: np.ndarray, bridges: int) -> dict[str, Any]:
-    """What the bare rules and the halved ladder give, plain and controlled, with the bridges added."""
+    """Return what the bare rules and the halved ladder give, plain and controlled, with the bridges added."""
     upper = t[bridges:]
     rules = {"trapezoid": trapezoid(upper), "second-order": second_order(upper)}
     if len(upper) > 2:
@@ -348,7 +347,7 @@ def _other_rules(pieces: Sequence[Rung], t: np.ndarray, bridges: int) -> dict[st
 
 
 def _row(k: int, piece: Rung, t: np.ndarray, trouble: Sequence[str | None]) -> dict[str, Any]:
-    """What a table and a figure show of a rung."""
+    """Return what a table and a figure show of a rung."""
     plain, better = piece.mean
     old, new = float(plain.standard_error), float(better.standard_error)
     row: dict[str, Any] = {"rung": k, "temperature": float(t[k]), "no_usable_mean": trouble[k]}

@@ -1,71 +1,82 @@
-"""Step sizes and preconditioners, one a rung, learned during warm-up and fixed afterwards."""
+"""Step sizes and preconditioners, one per rung, learned during warm-up and fixed afterwards."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jaxtyping import Float
 
-# Windows double in length; at the end of each the preconditioner is made anew from the draws of that window.
-WINDOWS = 5
-FEWEST_IN_WINDOW = 20
-# How fast a step size reacts to an acceptance rate off its target, and how fast that dies down.
-GAIN, DECAY = 2.0, 0.6
-# In more dimensions than this only the scales of the coordinates are learned.
-LARGEST_DENSE = 100
-# The draws of a window are correlated: so many of them count as one.
-DRAWS_PER_EFFECTIVE = 10
+
+class Adaptation(NamedTuple):
+    """How warm-up learns.
+
+    - `windows`, `fewest`: at most so many windows, each about twice as long as the one before and the first of at least
+      `fewest` iterations; at the end of each the preconditioner is made anew from its draws, as Stan does.
+    - `gain`, `decay`: how fast a step size reacts to an acceptance rate off its target, and how fast that dies down.
+      Robbins and Monro (1951) need a decay between 1/2 and 1.
+    - `largest_dense`: in more dimensions only the scales of the coordinates are learned.
+    - `draws_per_effective`: the draws of a window are correlated; so many of them count as one.
+    """
+
+    windows: int = 5
+    fewest: int = 20
+    gain: float = 2.0
+    decay: float = 0.6
+    largest_dense: int = 100
+    draws_per_effective: int = 10
+
+
+ADAPTATION = Adaptation()
 
 
 class Moments(NamedTuple):
     """Running sums of x and x x', less a first guess of the mean, over iterations and replicas, for every rung."""
 
-    origin: Any
-    count: Any
-    first: Any
-    second: Any
+    origin: Array
+    draws: Array
+    first: Array
+    second: Array
 
 
 class Tuning(NamedTuple):
     """The log step sizes and the factors L of the preconditioners, of every rung."""
 
-    log_step: Any
-    factor: Any
+    log_step: Array
+    factor: Array
 
 
 def windows(units: int, fewest: int) -> list[int]:
-    """Lengths of the windows, each about twice the one before and the first at least `fewest`: `units` in all."""
-    parts = min(WINDOWS, max(1, int(np.log2(units / fewest + 1))))
+    """Return lengths of windows, `units` in all, each about twice the one before and the first at least `fewest`."""
+    parts = min(ADAPTATION.windows, max(1, int(np.log2(units / fewest + 1))))
     edges = np.round(units * (2.0 ** np.arange(parts + 1) - 1) / (2.0**parts - 1)).astype(int)
     return [int(n) for n in np.diff(edges) if n > 0]
 
 
 def no_moments(x: np.ndarray, dense: bool) -> Moments:
-    """Nothing summed yet; the mean over replicas is the first guess."""
-    import jax.numpy as jnp
-
+    """Return sums of nothing yet; the mean over replicas is the first guess."""
     _, rungs, dim = x.shape
     shape = (rungs, dim, dim) if dense else (rungs, dim)
     return Moments(jnp.asarray(x.mean(0)), jnp.zeros(()), jnp.zeros((rungs, dim)), jnp.zeros(shape))
 
 
-def add(moments: Moments, x: Any) -> Moments:
-    import jax.numpy as jnp
-
+def add(moments: Moments, x: Array) -> Moments:
+    """Return the sums with the points x `(replica, rung, dim)` added."""
     away = x - moments.origin
     dense = moments.second.ndim == 3
     square = jnp.einsum("rki,rkj->kij", away, away) if dense else (away**2).sum(0)
-    return Moments(moments.origin, moments.count + len(x), moments.first + away.sum(0), moments.second + square)
+    return Moments(moments.origin, moments.draws + len(x), moments.first + away.sum(0), moments.second + square)
 
 
-def react(log_step: Any, acceptance: Any, stepped: Any, target: float, i: Any) -> Any:
-    """Robbins and Monro: a larger step where more of the steps are accepted than wanted."""
+def react(log_step: Array, acceptance: Array, stepped: Array, target: float, i: Array) -> Array:
+    """Return new log step sizes, by Robbins and Monro: larger where more of the steps are accepted than wanted."""
     off = ((acceptance - target) * stepped).mean(0)
-    return log_step + GAIN * off / (i + 1.0) ** DECAY
+    return log_step + ADAPTATION.gain * off / (i + 1.0) ** ADAPTATION.decay
 
 
 def factors(moments: Moments, old: Float[np.ndarray, "rung dim dim"]) -> Float[np.ndarray, "rung dim dim"]:
-    """Cholesky factors of the covariances, shrunk towards their diagonals by how little is known of them."""
-    count, first, second = float(moments.count), np.asarray(moments.first), np.asarray(moments.second)
+    """Return Cholesky factors of the covariances, shrunk towards their diagonals by how little is known of them."""
+    count, first, second = float(moments.draws), np.asarray(moments.first), np.asarray(moments.second)
     result = np.array(old)
     dim = first.shape[1]
     for k in range(len(first)):
@@ -77,7 +88,7 @@ def factors(moments: Moments, old: Float[np.ndarray, "rung dim dim"]) -> Float[n
         scale = np.diag(covariance)
         if not (np.isfinite(covariance).all() and (scale > 0).all()):
             continue  # a rung that has not moved keeps what it had
-        effective = count / DRAWS_PER_EFFECTIVE
+        effective = count / ADAPTATION.draws_per_effective
         share = effective / (effective + dim + 2)
         shrunk = share * covariance + (1 - share) * np.diag(scale)
         try:

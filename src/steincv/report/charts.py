@@ -7,57 +7,74 @@ Every row says in words what it shows, for screen readers and as a tooltip.
 import html
 import math
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from ..result import Estimate
 from .clean import clean
 from .running import running, window
-from .text import plus_minus, times
+from .text import LARGEST_GAIN, plus_minus, times
 
-LARGEST_GAIN = 1e6
-MOST_ROWS, EACH_END = 30, 12
-LONGEST_LABEL = 60
-LEFT, RIGHT = 2.0, 98.0  # per cent of the width that the scale spans
-FURTHEST = 5.0  # plain standard errors that a forest shows; what reaches further ends in an arrow
+
+class Layout(NamedTuple):
+    """What is shown where there is too much: choices of how a page looks, no results.
+
+    - `rows`, `each_end`: a chart of more rows shows so many of those that gained least, and of those that gained most.
+    - `label`: characters of the longest label.
+    - `left`, `right`: per cent of the width that a scale spans.
+    - `furthest`: plain standard errors that a forest shows; what reaches further ends in an arrow.
+    """
+
+    rows: int = 30
+    each_end: int = 12
+    label: int = 60
+    left: float = 2.0
+    right: float = 98.0
+    furthest: float = 5.0
+
+
+LAYOUT = Layout()
 
 
 def escaped(text: object, longest: int | None = None) -> str:
-    """Any text as HTML: nothing in it is markup, moves the cursor or turns the reading direction."""
+    """Return any text as HTML: nothing in it is markup, moves the cursor or turns the reading direction."""
     return html.escape(clean(text, longest), quote=True)
 
 
 def label_html(label: str) -> str:
-    """A label that keeps its own reading direction to itself; in full as a tooltip where it was cut."""
-    shown = escaped(label, LONGEST_LABEL) if label.strip() else "(no name)"
+    """Return a label as HTML that keeps its own reading direction to itself; in full as a tooltip where it was cut."""
+    shown = escaped(label, LAYOUT.label) if label.strip() else "(no name)"
     full = f' title="{escaped(label, 500)}"' if len(clean(label)) > 16 else ""
     return f"<bdi{full}>{shown}</bdi>"
 
 
 def chosen(estimate: Estimate) -> list[int | None]:
-    """The outputs that a chart shows: all, or those that gained least and most with `None` between them."""
+    """Return the outputs that a chart shows: all, or those that gained least and most with `None` between them."""
     count = len(estimate.labels)
-    if count <= MOST_ROWS:
+    if count <= LAYOUT.rows:
         return list(range(count))
     ratio, varies = estimate.variance_ratio.reshape(-1), estimate.plain.standard_error.reshape(-1) > 0
-    order = sorted(range(count), key=lambda k: (not varies[k], -ratio[k]))[: max(int(varies.sum()), 2 * EACH_END)]
-    return [*order[:EACH_END], None, *order[-EACH_END:]]
+    order = sorted(range(count), key=lambda k: (not varies[k], -ratio[k]))[
+        : max(int(varies.sum()), 2 * LAYOUT.each_end)
+    ]
+    return [*order[: LAYOUT.each_end], None, *order[-LAYOUT.each_end :]]
 
 
 def gains(estimate: Estimate) -> np.ndarray:
-    """Variance reduction factors, as far as they can be shown."""
+    """Return variance reduction factors, as far as they can be shown."""
     return 1 / np.clip(estimate.variance_ratio.reshape(-1), 1 / LARGEST_GAIN, LARGEST_GAIN)
 
 
 def forest(estimate: Estimate, rows: Sequence[int | None]) -> str:
-    """95 % intervals, plain and controlled, about the controlled mean and in plain standard errors."""
+    """Draw 95 % intervals, plain and controlled, about the controlled mean and in plain standard errors."""
     plain, better = estimate.plain.reshape((-1,)), estimate._average.reshape((-1,))
     unit = np.where(plain.standard_error > 0, plain.standard_error, 1.0)
     ends, middle = plain.interval(0.95), (plain.mean - better.mean) / unit
     wide, narrow = ((a.interval(0.95) - better.mean[:, None]) / unit[:, None] for a in (plain, better))
     shown = [k for k in rows if k is not None]
     far = np.concatenate([wide[shown].ravel(), narrow[shown].ravel(), [-1.0, 1.0]])
-    scale = _Linear(max(far.min(), -FURTHEST), min(far.max(), FURTHEST))
+    scale = _Linear(max(far.min(), -LAYOUT.furthest), min(far.max(), LAYOUT.furthest))
     lines = []
     for k in rows:
         if k is None:
@@ -71,7 +88,9 @@ def forest(estimate: Estimate, rows: Sequence[int | None]) -> str:
         marks = (
             _line(scale(0.0), "0", scale(0.0), "100%", "zero"),
             _interval(scale, wide[k], 9, "plain"),
-            f'<circle class="plain" cx="{scale(middle[k])}" cy="9" r="4"/>' if abs(middle[k]) <= FURTHEST else "",
+            f'<circle class="plain" cx="{scale(middle[k])}" cy="9" r="4"/>'
+            if abs(middle[k]) <= LAYOUT.furthest
+            else "",
             _interval(scale, narrow[k], 19, "controlled"),
             f'<rect class="controlled" x="{scale(0.0)}" y="15" width="3" height="8" transform="translate(-1.5)"/>',
         )
@@ -80,7 +99,7 @@ def forest(estimate: Estimate, rows: Sequence[int | None]) -> str:
 
 
 def gain_bars(estimate: Estimate, rows: Sequence[int | None]) -> str:
-    """Variance reduction factors as bars that grow from 1, which is the plain mean, on a log scale."""
+    """Draw variance reduction factors as bars that grow from 1, which is the plain mean, on a log scale."""
     factor = gains(estimate)
     shown = [k for k in rows if k is not None]
     scale = _Log(min(1.0, factor[shown].min()), max(3.0, factor[shown].max()))
@@ -101,7 +120,7 @@ def gain_bars(estimate: Estimate, rows: Sequence[int | None]) -> str:
 
 
 def trace(estimate: Estimate, k: int) -> str:
-    """Running means of one output with their 95 % bands."""
+    """Draw running means of one output with their 95 % bands."""
     parts = running(estimate, k)
     low, high = window(*parts)
     total = parts[0].draws[-1]
@@ -140,14 +159,14 @@ def trace(estimate: Estimate, k: int) -> str:
 
 
 def weight_bar(share: float) -> str:
-    """A share between 0 and 1 as a bar."""
+    """Draw a share between 0 and 1 as a bar."""
     end = f"{100 * min(max(share, 0.0), 1.0):.1f}%"
     marks = (_line("0", "50%", "100%", "50%", "track"), _line("0", "50%", end, "50%", "controlled bar"))
     return f'<svg class="share" aria-hidden="true">{"".join(marks)}</svg>'
 
 
 def legend(*entries: tuple[str, str]) -> str:
-    """What the colours mean: pairs of a class and its words."""
+    """Say what the colours mean: pairs of a class and its words."""
     keys = ((_line("0", "50%", "100%", "50%", name), escaped(text)) for name, text in entries)
     items = "".join(f'<span><svg class="key" aria-hidden="true">{mark}</svg>{text}</span>' for mark, text in keys)
     return f'<p class="legend">{items}</p>'
@@ -166,7 +185,7 @@ def _row(label: str, svg: str, after: str = "") -> str:
 
 
 def _gap(estimate: Estimate) -> str:
-    left = len(estimate.labels) - 2 * EACH_END
+    left = len(estimate.labels) - 2 * LAYOUT.each_end
     return f'<p class="gap" role="listitem">… {left} more between these, all in the table …</p>'
 
 
@@ -179,7 +198,7 @@ def _line(x1: str, y1: str, x2: str, y2: str, name: str) -> str:
 
 
 def _interval(scale: "_Linear", ends: np.ndarray, y: int, name: str) -> str:
-    """A line between the ends, with an arrow where it goes on beyond the scale."""
+    """Draw a line between the ends, with an arrow where it goes on beyond the scale."""
     left, right = np.clip(ends, scale.low, scale.high)
     heads = "".join(
         f'<svg class="head" x="{scale(at)}" y="{y}"><path class="{name}" d="M0 -5L{tip} 0L0 5z"/></svg>'
@@ -199,12 +218,12 @@ def _axis(scale: "_Linear | _Log", ticks: Sequence[float]) -> str:
 
 
 def _anchor(percent: float) -> str:
-    """Numbers at the edges stay inside."""
+    """Return where a number is anchored: at the edges it stays inside."""
     return "start" if percent < 4 else "end" if percent > 96 else "middle"
 
 
 def _number(t: float) -> str:
-    """A round number, in as few characters as it needs."""
+    """Return a round number in as few characters as it needs."""
     digits, _, power = f"{t:.6g}".partition("e")
     if abs(t) >= 1e4 and abs(t) == 10.0 ** round(math.log10(abs(t))):
         digits, power = "1" if t > 0 else "-1", f"{round(math.log10(abs(t)))}"
@@ -214,9 +233,9 @@ def _number(t: float) -> str:
 
 
 class _Linear:
-    """From values to per cent of the width."""
+    """A scale from values to per cent of the width."""
 
-    def __init__(self, low: float, high: float, left: float = LEFT, right: float = RIGHT):
+    def __init__(self, low: float, high: float, left: float = LAYOUT.left, right: float = LAYOUT.right):
         self.low, self.high, self.left, self.right = low, high, left, right
 
     def percent(self, x: float) -> float:
@@ -226,7 +245,7 @@ class _Linear:
         return f"{self.percent(x):.2f}%"
 
     def ticks(self) -> list[float]:
-        """Five or so round numbers."""
+        """Return five or so round numbers."""
         rough = (self.high - self.low) / 5
         power = 10.0 ** math.floor(math.log10(rough))
         step = min((m * power for m in (1, 2, 5, 10) if m * power >= rough), default=10 * power)
@@ -234,7 +253,7 @@ class _Linear:
 
 
 class _Log(_Linear):
-    """The same for factors."""
+    """A logarithmic scale from factors to per cent of the width."""
 
     def __init__(self, low: float, high: float):
         super().__init__(math.log10(low), math.log10(high))
@@ -243,7 +262,7 @@ class _Log(_Linear):
         return super().percent(math.log10(x))
 
     def ticks(self) -> list[float]:
-        """Powers of ten; for a short scale 2 and 5 times them too, for a long one fewer."""
+        """Return powers of ten; for a short scale 2 and 5 times them too, for a long one fewer."""
         decades = self.high - self.low
         steps = (1, 2, 5) if decades < 2 else (1,)
         every = 1 if decades < 5 else 2

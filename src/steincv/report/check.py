@@ -2,24 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from rich import box
+from rich.table import Table
+from rich.text import Text
 
 from ..judging.diagnostics import LOW_ESS, RHAT_LIMIT, STEIN_LIMIT, TAIL_LIMIT, SteinCheck, stein_check
 from ..judging.error_bars import average, split_rhat, tail_index
 from ..samples.samples import Samples
 from .clean import clean
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
+# Share of draws that may equal an earlier one: half of the proposals rejected, as by a random walk in one dimension.
 MOST_REPEATS = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class Check:
-    """What can be seen from the draws and scores alone, one entry a coordinate.
+    """What can be seen from the draws and scores alone, one entry per coordinate.
 
     `score_z` and `product_z` are z values of the means of $s_i$ and $(x_i - m_i) s_i + 1$, zero for correct
     scores. `repeats` counts draws whose value has occurred before; `mismatched` counts draws that equal an
@@ -44,7 +44,7 @@ class Check:
 
 
 def check(samples: Samples) -> Check:
-    """All diagnostics of `samples`."""
+    """Return all diagnostics of `samples`."""
     stein = stein_check(samples)  # first: it refuses coordinates that are constant or dependent
     draws = samples.draws
     flat = draws.reshape(-1, samples.dim)
@@ -64,7 +64,7 @@ def check(samples: Samples) -> Check:
 
 
 def coordinate_z(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
-    """z values of the means of $s_i$ and $(x_i - m_i) s_i + 1$, one a coordinate: zero for correct scores."""
+    """Return z values of the means of $s_i$ and $(x_i - m_i) s_i + 1$, one per coordinate: zero for correct scores."""
     flat = samples.draws.reshape(-1, samples.dim)
     unit = (samples.draws - flat.mean(axis=0)) / flat.std(axis=0)
     scores = samples.scores * flat.std(axis=0)
@@ -78,14 +78,14 @@ def _z(series: np.ndarray) -> np.ndarray:
 
 
 def _mismatched(draws: np.ndarray, scores: np.ndarray) -> int:
-    """Draws equal to an earlier one whose score is another: a score is a function of its draw."""
+    """Count draws equal to an earlier one whose score is another: a score is a function of its draw."""
     _, first, group = np.unique(draws, axis=0, return_index=True, return_inverse=True)
     same = np.isclose(scores, scores[first[group.reshape(-1)]], rtol=1e-5, atol=0).all(axis=1)
     return int((~same).sum())
 
 
 def findings(found: Check) -> list[tuple[bool, str]]:
-    """Every diagnostic in plain words: whether it is fine, and a sentence, with the next step if not."""
+    """Return every diagnostic in plain words: whether it is fine, and a sentence, with the next step if not."""
     return [
         _scores(found),
         _pairs(found),
@@ -121,7 +121,7 @@ def _pairs(found: Check) -> tuple[bool, str]:
 
 
 def effective(names: Sequence[str], ess: np.ndarray, size: int) -> tuple[bool, str]:
-    """Are there enough effective draws for the error bars?"""
+    """Say whether there are enough effective draws for the error bars."""
     low = ess < LOW_ESS
     if not low.any():
         return True, f"Effective draws: at least {ess.min():.0f} of {size}. Error bars can be believed."
@@ -132,7 +132,7 @@ def effective(names: Sequence[str], ess: np.ndarray, size: int) -> tuple[bool, s
 
 
 def chains(names: Sequence[str], rhat: np.ndarray) -> tuple[bool, str]:
-    """Do the chains agree?"""
+    """Say whether the chains agree."""
     apart = rhat > RHAT_LIMIT
     if not apart.any():
         return True, f"Chains agree: R-hat is at most {rhat.max():.3f} (limit {RHAT_LIMIT:g})."
@@ -144,7 +144,7 @@ def chains(names: Sequence[str], rhat: np.ndarray) -> tuple[bool, str]:
 
 
 def tails(names: Sequence[str], khat: np.ndarray) -> tuple[bool, str]:
-    """Are the tails light enough for a variance to exist?"""
+    """Say whether the tails are light enough for a variance to exist."""
     heavy = khat > TAIL_LIMIT
     if not heavy.any():
         return True, (
@@ -175,12 +175,8 @@ def _some(names: Sequence[str], which: np.ndarray) -> str:
     return ", ".join(chosen[:5]) + (f" and {len(chosen) - 5} more" if len(chosen) > 5 else "")
 
 
-def check_table(found: Check, most: int = 30) -> "Table":
-    """One line a coordinate, the most suspicious first."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
+def check_table(found: Check, most: int = 30) -> Table:
+    """Return a table of one line per coordinate, the most suspicious first."""
     left = len(found.names) - most
     shown = Table(
         box=box.SIMPLE_HEAD,

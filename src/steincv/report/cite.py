@@ -35,7 +35,7 @@ PAPERS = {"Polynomial(": POLYNOMIAL, "Kernel(": KERNEL}
 
 
 def bibtex(methods: Iterable[str]) -> str:
-    """BibTeX of the software, the paper it implements, and the papers of the `methods` that were used."""
+    """Return BibTeX of the software, the paper it implements, and the papers of the `methods` that were used."""
     from .. import __version__
 
     used = list(methods)

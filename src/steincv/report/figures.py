@@ -12,12 +12,13 @@ import numpy as np
 
 from ..judging.diagnostics import STEIN_LIMIT, stein_check
 from ..result import Estimate
+from ..runtime.arrays import whole_file
 from ..runtime.validation import InputError
 from ..samples.samples import Samples
 from .check import coordinate_z
 from .clean import clean
 from .running import running, window
-from .text import times
+from .text import LARGEST_GAIN, times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,11 +26,10 @@ if TYPE_CHECKING:
 # Okabe and Ito (2008): told apart by readers with any colour vision, and in print.
 PLAIN, CONTROLLED, ALARM, INK, GRID = "#E69F00", "#0072B2", "#D55E00", "#333333", "#DDDDDD"
 MOST_OUTPUTS = 40
-LARGEST_GAIN = 1e6
 
 
 def plot_forest(estimate: Estimate, ax: "Axes | None" = None, var_names: Sequence[str] | None = None) -> "Axes":
-    """95 % intervals of every output, plain and controlled.
+    """Draw 95 % intervals of every output, plain and controlled.
 
     Outputs differ in scale, so each is shown relative to its controlled mean, in plain standard errors: the
     plain intervals are all about 4 long, and the controlled ones show what is left of that.
@@ -60,7 +60,7 @@ def plot_forest(estimate: Estimate, ax: "Axes | None" = None, var_names: Sequenc
 
 
 def plot_gain(estimate: Estimate, ax: "Axes | None" = None, var_names: Sequence[str] | None = None) -> "Axes":
-    """Variance reduction factors: how many times as many draws the plain mean would need.
+    """Draw variance reduction factors: how many times as many draws the plain mean would need.
 
     **Arguments:** as for `plot_forest`.
     """
@@ -100,7 +100,7 @@ def plot_trace(
     ax: "Axes | None" = None,
     var_names: Sequence[str] | None = None,
 ) -> "Axes":
-    """Running means of one output, plain and controlled, with 95 % bands: how the two settle as draws come in.
+    """Draw running means of one output, plain and controlled, with 95 % bands: how the two settle as draws come in.
 
     The bands come from the first draws of every chain. The control variate is the final one throughout.
 
@@ -127,7 +127,7 @@ def plot_trace(
 
 
 def plot_stein_check(samples: Samples, ax: "Axes | None" = None, var_names: Sequence[str] | None = None) -> "Axes":
-    """z values of means that are zero if the scores are those of the draws: all should lie in the white.
+    """Draw z values of means that are zero if the scores are those of the draws: all should lie in the white.
 
     Two for every coordinate, of $s_i$ and of $x_i s_i + 1$ about the mean, and a last row for the largest of
     all in standard coordinates, which is the one that `estimate` judges by.
@@ -181,10 +181,8 @@ def plot_stein_check(samples: Samples, ax: "Axes | None" = None, var_names: Sequ
 
 
 def demo_figure(estimate: Estimate, path: "str | os.PathLike[str]") -> None:
-    """The forest and the gains side by side, in one PNG."""
+    """Draw the forest and the gains side by side, in one PNG."""
     from matplotlib.figure import Figure
-
-    from ..runtime.arrays import whole_file
 
     figure = Figure(figsize=(11.6, _height(min(len(estimate.labels), MOST_OUTPUTS))), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
@@ -199,7 +197,7 @@ def demo_figure(estimate: Estimate, path: "str | os.PathLike[str]") -> None:
 
 
 def _picked(labels: Sequence[str], var_names: Sequence[str] | None) -> tuple[list[str], np.ndarray]:
-    """The labels shown and their places: those that `var_names` names, or the first of all."""
+    """Return the labels shown and their places: those that `var_names` names, or the first of all."""
     if var_names is None:
         shown = np.arange(min(len(labels), MOST_OUTPUTS))
     else:
@@ -217,7 +215,7 @@ def _picked(labels: Sequence[str], var_names: Sequence[str] | None) -> tuple[lis
 
 
 def _one(estimate: Estimate, label: str | None, var_names: Sequence[str] | None) -> int:
-    """The one output to trace."""
+    """Return the one output to trace."""
     if label is None and var_names is None:
         return 0
     if label is not None:
@@ -231,12 +229,12 @@ def _one(estimate: Estimate, label: str | None, var_names: Sequence[str] | None)
 
 
 def _height(rows: int) -> float:
-    """Inches that so many rows need."""
+    """Return the inches that so many rows need."""
     return 1.5 + 0.34 * rows
 
 
 def _axes(ax: "Axes | None", size: tuple[float, float]) -> Any:
-    """`ax`, or axes of a new figure.
+    """Return `ax`, or axes of a new figure.
 
     Where pyplot is in use, and in a notebook, the figure is pyplot's, so that it is shown there. Elsewhere it
     belongs to nobody: no window system is touched, and it goes when the caller lets go of it.
@@ -253,7 +251,7 @@ def _axes(ax: "Axes | None", size: tuple[float, float]) -> Any:
 
 
 def _name_rows(ax: Any, names: Sequence[str], total: int) -> None:
-    """Labels as text (never as formulas), the first at the top."""
+    """Write labels as text (never as formulas), the first at the top."""
     count = len(names)
     ax.set_yticks(np.arange(count), [clean(label, 28) for label in names], parse_math=False)
     ax.set_ylim(count - 0.4, -0.6)

@@ -12,10 +12,11 @@ from .charts import escaped, label_html
 from .text import short_method
 
 MOST_TABLE_ROWS = 2000
-MOST_ALONE = 8
+MOST_NAMED = 8  # outputs that a sentence names
 
 
 def methods(estimate: Estimate) -> str:
+    """Return the section as HTML."""
     members = members_of(estimate.info)
     body = _stacked(estimate, members) if members else _single(estimate)
     return f"""<section aria-labelledby="methods">
@@ -60,21 +61,21 @@ variance each method alone would leave (median).</p>
 
 
 def _alone(estimate: Estimate, members: list["Member"]) -> str:
-    """Outputs that are one member's, because the combination was not trusted there."""
+    """Name outputs that are one member's, because the combination was not trusted there."""
     known = {m.method for m in members}
     lines = [f"{label_html(label)} ({escaped(m)})" for label, m in zip(estimate.labels, estimate.method, strict=True)
              if m in known]  # fmt: skip
     if not lines:
         return ""
-    more = f" and {len(lines) - MOST_ALONE} more" if len(lines) > MOST_ALONE else ""
+    more = f" and {len(lines) - MOST_NAMED} more" if len(lines) > MOST_NAMED else ""
     return (
         "<p>A draw or two far out carried the error bar of the combination, so that one method alone is reported for "
-        f"{', '.join(lines[:MOST_ALONE])}{more}.</p>\n"
+        f"{', '.join(lines[:MOST_NAMED])}{more}.</p>\n"
     )
 
 
 def _weights(estimate: Estimate, members: list["Member"]) -> str:
-    """One line an output, where the weights are those of these outputs: parts of a result do not know theirs."""
+    """Return one line per output, where the weights are those of these outputs: parts of a result lack theirs."""
     outputs = len(estimate.labels)
     if any(len(m.weights) != outputs * (1 if estimate.sd is None else 2) for m in members) or outputs < 2:
         return ""
@@ -95,7 +96,7 @@ def _weights(estimate: Estimate, members: list["Member"]) -> str:
 
 
 def method_names(estimate: Estimate) -> str:
-    """The methods that were used, as text."""
+    """Return the methods that were used, as text."""
     names = dict.fromkeys(short_method(m) for m in estimate.method if m != "plain") or ["plain mean"]
     return ", ".join(names)
 
@@ -114,14 +115,15 @@ class Member:
 
 
 def members_of(info: Mapping[str, Any]) -> list[Member]:
+    """Return the members of a stack that have weights."""
     entries = info.get("members", ())
     if not isinstance(entries, list | tuple):
         return []
     return [Member(entry) for entry in entries if isinstance(entry, Mapping) and "weight" in entry]
 
 
-def _floats(values: Any) -> list[float]:
-    """The numbers of a list of numbers, or nothing."""
+def _floats(values: object) -> list[float]:
+    """Return the numbers of a list of numbers, or nothing."""
     if not isinstance(values, list | tuple | np.ndarray):
         return []
     kept = [float(v) for v in values if isinstance(v, int | float) and math.isfinite(v)]
@@ -129,6 +131,7 @@ def _floats(values: Any) -> list[float]:
 
 
 def seconds_of(info: Mapping[str, Any]) -> str:
+    """Return how long it took, as text."""
     return _duration(next(iter(_floats([info.get("seconds")])), math.nan))
 
 
@@ -145,5 +148,5 @@ def _left(ratio: float) -> str:
 
 
 def scroll(name: str, table: str) -> str:
-    """A table that scrolls inside its box, by keyboard too."""
+    """Return a table that scrolls inside its box, by keyboard too."""
     return f'<div class="scroll" role="region" aria-label="{escaped(name)}" tabindex="0"><table>{table}</table></div>'

@@ -16,16 +16,16 @@ from ..judging.diagnostics import STEIN_LIMIT
 from ..judging.error_bars import split_rhat, tail_index
 from ..judging.status import ALARMS, Code, Status
 from ..result import Estimate
+from ..runtime.arrays import refuse_target, whole_file
 from . import charts
 from .charts import escaped, label_html
 from .check import chains, effective, tails
 from .cite import bibtex
 from .meaning import MEANINGS
-from .members import MOST_TABLE_ROWS, members_of, method_names, methods, scroll, seconds_of
+from .members import MOST_NAMED, MOST_TABLE_ROWS, members_of, method_names, methods, scroll, seconds_of
 from .running import typical
 from .text import CALM, HEADER, output_rows, times
 
-MOST_NAMED = 8
 ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
     "%3Cpath d='M1 5h14' stroke='%23e69f00' stroke-width='2'/%3E"
@@ -35,8 +35,6 @@ ICON = (
 
 def write_report(estimate: Estimate, path: "str | os.PathLike[str]", *, force: bool = False) -> None:
     """Write the page to `path`, whole or not at all."""
-    from ..runtime.arrays import refuse_target, whole_file
-
     refuse_target(path, force=force)
     text = page(estimate).encode()
     with whole_file(path, force=force) as file:
@@ -44,7 +42,7 @@ def write_report(estimate: Estimate, path: "str | os.PathLike[str]", *, force: b
 
 
 def page(estimate: Estimate) -> str:
-    """The page as text."""
+    """Return the page as text."""
     style = (files(__package__) / "page.css").read_text("utf-8")
     sections = [
         _picture(estimate),
@@ -76,7 +74,7 @@ def page(estimate: Estimate) -> str:
 
 
 def policy(style: str) -> str:
-    """Nothing but this one style and pictures inside the page."""
+    """Return the policy: nothing but this one style and pictures inside the page."""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -114,7 +112,7 @@ def _head(estimate: Estimate) -> str:
 
 
 def _headline(estimate: Estimate) -> str:
-    """What was gained in one sentence, or why nothing is to be believed."""
+    """Say what was gained in one sentence, or why nothing is to be believed."""
     if all(s.code is not Code.STEIN_MEAN for found in estimate.status for s in found):
         if estimate.values.shape[-1] == 1 and estimate.method[0] != "plain":
             return f"The same draws now give what {times(charts.gains(estimate)[0])} as many would."
@@ -129,9 +127,10 @@ def _picture(estimate: Estimate) -> str:
     spread = ""
     if None in rows:
         tenth, half, most = np.quantile(charts.gains(estimate)[_varying(estimate)], (0.1, 0.5, 0.9))
+        end = charts.LAYOUT.each_end
         spread = (
-            f'<p class="note">Of {len(estimate.labels)} outputs, shown are the {charts.EACH_END} that gained least and '
-            f"the {charts.EACH_END} that gained most. One in ten gains less than {times(tenth)}, half gain more than "
+            f'<p class="note">Of {len(estimate.labels)} outputs, shown are the {end} that gained least and '
+            f"the {end} that gained most. One in ten gains less than {times(tenth)}, half gain more than "
             f"{times(half)}, one in ten gains more than {times(most).removeprefix('> ')}.</p>"
         )
     key = charts.legend(("plain", "plain 95 % interval"), ("controlled", "controlled 95 % interval"))
@@ -167,7 +166,7 @@ throughout.</figcaption></figure>
 def _table(estimate: Estimate) -> str:
     rows = []
     with_status = any(_statuses(estimate))  # no empty column
-    for cells, found in output_rows(estimate, charts.LONGEST_LABEL):
+    for cells, found in output_rows(estimate, charts.LAYOUT.label):
         label, plain, better, gain, method, _ = cells
         helped = method != "plain"
         quiet = "" if helped else " none"
@@ -295,5 +294,5 @@ def _statuses(estimate: Estimate) -> Iterable[tuple[Status, ...]]:
 
 
 def _varying(estimate: Estimate) -> np.ndarray:
-    """Which outputs are not constant."""
+    """Return which outputs are not constant."""
     return np.array([all(s.code is not Code.CONSTANT for s in found) for found in estimate.status], dtype=bool)

@@ -7,7 +7,7 @@ import numpy as np
 from ..judging.error_bars import average
 from ..result import Estimate
 
-FEWEST = 10  # draws a chain before an interval means anything
+FEWEST = 10  # draws per chain before an interval means anything
 POINTS = 80
 
 
@@ -21,7 +21,7 @@ class Running(NamedTuple):
 
 
 def running(estimate: Estimate, k: int) -> tuple[Running, Running]:
-    """The plain and the controlled running mean of output k with 95 % intervals.
+    """Return the plain and the controlled running mean of output k with 95 % intervals.
 
     The control variate is the final one throughout: fitted on draws of the other folds.
     """
@@ -37,7 +37,7 @@ def _running(series: np.ndarray) -> Running:
 
 
 def window(plain: Running, controlled: Running) -> tuple[float, float]:
-    """The values to show: where the means go, and the plain interval from a tenth of the draws on."""
+    """Return the values to show: where the means go, and the plain interval from a tenth of the draws on."""
     late = slice(len(plain.draws) // 10, None)
     low = min(plain.mean.min(), plain.low[late].min(), controlled.mean.min())
     high = max(plain.mean.max(), plain.high[late].max(), controlled.mean.max())
@@ -46,7 +46,7 @@ def window(plain: Running, controlled: Running) -> tuple[float, float]:
 
 
 def typical(estimate: Estimate) -> int:
-    """The output whose gain is the median one: neither the best nor the worst to show."""
+    """Return the output whose gain is the median one: neither the best nor the worst to show."""
     ratio = estimate.variance_ratio.reshape(-1)
     varies = np.flatnonzero(estimate.plain.standard_error.reshape(-1) > 0)
     if not len(varies):

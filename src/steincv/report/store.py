@@ -40,7 +40,7 @@ def load_estimate(path: StrPath) -> Estimate:
 
 
 def _pack(estimate: Estimate, prefix: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays under their names in the file, and everything else as JSON."""
+    """Return the arrays under their names in the file, and everything else as JSON."""
     arrays = {
         f"{prefix}values": estimate.values,
         f"{prefix}controlled": estimate.controlled,
@@ -97,8 +97,8 @@ def _average(arrays: Mapping[str, np.ndarray], kind: str) -> Average:
     return Average(**{f.name: arrays[f"{kind}_{f.name}"] for f in fields(Average) if f"{kind}_{f.name}" in arrays})
 
 
-def plain_data(value: Any) -> Any:
-    """`value` in JSON's types: NumPy and JAX become numbers and lists, the rest text."""
+def plain_data(value: object) -> Any:
+    """Return `value` in JSON's types: NumPy and JAX become numbers and lists, the rest text."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, Mapping):

@@ -8,27 +8,28 @@ import html
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from rich import box
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
 
 from ..judging.diagnostics import STEIN_LIMIT, SteinCheck
 from ..judging.status import ALARMS, Code, Status
 from ..result import Estimate
 from .clean import clean
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 HEADER = ("", "plain ± mcse", "controlled ± mcse", "gain", "method", "status")
 MOST_ROWS = 60
 LONGEST_LABEL = 40
+LARGEST_GAIN = 1e6  # beyond this a picture shows no difference
 # Codes that are good news or no news: not coloured as warnings.
 CALM = frozenset({Code.EXACT, Code.CONSTANT, Code.NO_GAIN})
 
 
 def plus_minus(mean: float, error: float) -> str:
-    """`mean ± error`, both to two significant digits of the error.
+    """Return `mean ± error`, both to two significant digits of the error.
 
     >>> plus_minus(4.347570, 0.051669), plus_minus(123456.0, 1234.0), plus_minus(1.23456e-9, 2e-12)
     ('4.348 ± 0.052', '123500 ± 1200', '(1.2346 ± 0.0020)e-09')
@@ -54,12 +55,12 @@ def _rounded(mean: float, error: float) -> str:
 
 
 def times(factor: float) -> str:
-    """A variance reduction factor to two digits: it is an estimate too."""
+    """Return a variance reduction factor to two digits: it is an estimate too."""
     return f"{float(f'{factor:.1e}'):g}×" if factor <= 1e5 else "> 1e5×"
 
 
 def short_method(method: str, longest: int = 36) -> str:
-    """The method without what was left to it: `Polynomial(degree=2)`, `plain`."""
+    """Return the method without the settings that were left to it: `Polynomial(degree=2)`, `plain`."""
     if method.startswith("Stack("):  # its members would fill the line, and are listed with their weights
         return "Stack"
     kept = re.sub(r"(, )?\b\w+=('auto'|None)(?=[,)])", "", method).replace("(, ", "(")
@@ -69,7 +70,7 @@ def short_method(method: str, longest: int = 36) -> str:
 def output_rows(
     estimate: Estimate, longest: int = LONGEST_LABEL
 ) -> Iterator[tuple[tuple[str, ...], tuple[Status, ...]]]:
-    """The cells of every output, then those of its standard deviations where asked for."""
+    """Yield the cells of every output, then those of its standard deviations where asked for."""
     for name, part in (("{}", estimate), ("sd({})", estimate.sd)):
         if part is None:
             continue
@@ -89,23 +90,21 @@ def output_rows(
 
 
 def _shown(estimate: Estimate) -> tuple[list[tuple[tuple[str, ...], tuple[Status, ...]]], str]:
-    """The first rows, and a line about those left out."""
+    """Return the first rows, and a line about those left out."""
     rows = list(output_rows(estimate))
     left = len(rows) - MOST_ROWS
     return rows[:MOST_ROWS], f"... and {left} more; summary() has them all." if left > 0 else ""
 
 
 def table(estimate: Estimate) -> str:
-    """Plain and controlled means side by side, each rounded by its own error."""
+    """Return plain and controlled means side by side, each rounded by its own error."""
     rows, note = _shown(estimate)
     lines = _aligned([HEADER, *(cells for cells, _ in rows)])
     return "\n".join([*lines, note] if note else lines)
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns of equal width as the terminal counts it; numbers to the right, words to the left."""
-    from rich.cells import cell_len
-
+    """Return columns of equal width as the terminal counts it; numbers to the right, words to the left."""
     rows = [row if any(r[-1] for r in rows[1:]) else row[:-1] for row in rows]  # no empty status column
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     lines = []
@@ -119,7 +118,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def html_table(estimate: Estimate) -> str:
-    """The same for a notebook, with what was gained and the messages below."""
+    """Return the table for a notebook, with what was gained and the messages below."""
     rows, note = _shown(estimate)
 
     def line(tag: str, cells: Sequence[str]) -> str:
@@ -131,12 +130,8 @@ def html_table(estimate: Estimate) -> str:
     return f"<table><thead>{line('th', HEADER)}</thead><tbody>{body}</tbody></table>{below}"
 
 
-def rich_table(estimate: Estimate) -> "Table":
-    """The same for a terminal, with gains in green and alarms in red."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
+def rich_table(estimate: Estimate) -> Table:
+    """Return the table for a terminal, with gains in green and alarms in red."""
     rows, note = _shown(estimate)
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=note or None, caption_justify="left")
     with_status = any(cells[-1] for cells, _ in rows)
@@ -163,12 +158,8 @@ def _style(found: Sequence[Status]) -> str:
     return "" if all(status.code in CALM for status in found) else "yellow"
 
 
-def stein_table(check: SteinCheck, most: int = 8) -> "Table":
-    """Means that are zero for correct draws and scores, the most suspicious first."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
+def stein_table(check: SteinCheck, most: int = 8) -> Table:
+    """Return a table of means that are zero for correct draws and scores, the most suspicious first."""
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     shown.add_column("mean that should be 0")
     for name in ("mean", "z"):

@@ -133,7 +133,8 @@ def _train(method: Neural, stream: "Stream", fits: list[_Fold], problems: list[P
     import jax
     import jax.numpy as jnp
 
-    from ..families.neural.training import PRECISION, SEGMENTS, Settings, State, Task, _bar, _segment, _start
+    from ..families.neural.training import PRECISION, SEGMENTS, Settings, State, Task, _segment, _start
+    from ..runtime.progress import bar
 
     outputs, dim = problems[0].y.shape[1], problems[0].z.shape[1]
     choose = method.penalty == "auto"
@@ -149,7 +150,10 @@ def _train(method: Neural, stream: "Stream", fits: list[_Fold], problems: list[P
 
     def train(task: Task, seed: int) -> State:
         windows = _windows(stream, fits, problems, stretches, len(lengths), batch * max(lengths), validate, seed)
-        with jax.default_matmul_precision(PRECISION), _bar(len(lengths), method.progress) as advance:
+        with (
+            jax.default_matmul_precision(PRECISION),
+            bar("training networks", len(lengths), method.progress) as advance,
+        ):
             state, first = _start(task, settings, dim), 0
             for length, window in zip(lengths, windows, strict=True):
                 state = _segment(state, task, window, jnp.asarray(first), settings, length)

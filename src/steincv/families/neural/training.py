@@ -8,10 +8,7 @@ by Adam on minibatches; all of them are a `vmap`ped axis. The best weights on va
 """
 
 import functools
-import json
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +18,8 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from ...runtime.validation import InputError
+from ...runtime.checkpoint import Checkpoint, Run
+from ...runtime.progress import bar
 from ...stein.coordinates import stein
 from . import fused as _fused
 from .trials import Custom, Trial
@@ -172,76 +170,22 @@ def train(
     with jax.default_matmul_precision(PRECISION):
         state = _start(task, settings, data.z.shape[2])
         lengths = [len(part) for part in np.array_split(np.arange(settings.steps), SEGMENTS) if len(part)]
-        done = 0
-        store = None if checkpoint is None else _Checkpoint(Path(checkpoint), state, data, task, settings)
-        if store is not None:
-            state, done = store.resume(state)
-        with _bar(len(lengths), progress) as advance:
+        store = _checkpoint(checkpoint, data, task, settings)
+        done, _, state = store.resume(state)
+        with bar("training networks", len(lengths), progress) as advance:
             advance(done)
             for i in range(done, len(lengths)):
                 first = jnp.asarray(sum(lengths[:i]))
                 state = _segment(state, task, data, first, settings, lengths[i])
-                if store is not None:
-                    store.write(state, i + 1)
+                store.write(i + 1, 0, state)
                 if progress:
                     jax.block_until_ready(state.center)
                 advance(1)
-        if store is not None:
-            store.path.unlink(missing_ok=True)
+        store.remove()
     return state
 
 
-class _Checkpoint:
-    """The state after some segments, in one file of arrays that appears whole or not at all."""
-
-    def __init__(self, path: Path, state: State, data: Batch, task: Task, settings: Settings):
-        self.path = path
-        # another problem, seed or setting must not be continued from this file
-        digest = [float(jnp.sum(x.astype(jnp.float32))) for x in (*data, task.penalty, task.decay)]
-        keys = np.asarray(jax.random.key_data(task.key)).tolist()
-        self.identity = json.dumps([repr(settings), digest, keys])
-        self.leaves, self.structure = jax.tree.flatten(state)
-
-    def write(self, state: State, done: int) -> None:
-        from ...runtime.arrays import whole_file
-
-        arrays: dict[str, Any] = {f"leaf{i}": np.asarray(x) for i, x in enumerate(jax.tree.leaves(state))}
-        identity = np.frombuffer(self.identity.encode(), np.uint8)
-        with whole_file(os.fspath(self.path), force=True) as file:
-            np.savez(file, done=np.array(done), identity=identity, **arrays)
-
-    def resume(self, state: State) -> tuple[State, int]:
-        if not self.path.exists():
-            return state, 0
-        from ...runtime.arrays import read_arrays
-
-        arrays = read_arrays(self.path, ["done", "identity", *(f"leaf{i}" for i in range(len(self.leaves)))])
-        if arrays["identity"].tobytes().decode() != self.identity:
-            raise InputError(
-                f"The checkpoint {self.path} belongs to another fit (other draws, seed or settings). "
-                f"Delete it or name another file."
-            )
-        leaves = [jnp.asarray(arrays[f"leaf{i}"]) for i in range(len(self.leaves))]
-        return jax.tree.unflatten(self.structure, leaves), int(arrays["done"])
-
-
-class _bar:
-    """A rich progress bar over segments, or nothing."""
-
-    def __init__(self, total: int, shown: bool):
-        self.total, self.shown = total, shown
-
-    def __enter__(self) -> Any:
-        if not self.shown:
-            return lambda amount: None
-        from rich.console import Console
-        from rich.progress import Progress
-
-        self.progress = Progress(console=Console(stderr=True), transient=True)
-        self.progress.start()
-        line = self.progress.add_task("training networks", total=self.total)
-        return lambda amount: self.progress.advance(line, amount)
-
-    def __exit__(self, *_: Any) -> None:
-        if self.shown:
-            self.progress.stop()
+def _checkpoint(path: str | None, data: Batch, task: Task, settings: Settings) -> Checkpoint:
+    """Return where the state of this training is kept: another problem, seed or setting is not continued from it."""
+    arrays = (np.asarray(a) for a in (*data, task.penalty, task.decay, jax.random.key_data(task.key)))
+    return Checkpoint.of(path, Run("fit", "other draws, seed or settings", repr(settings), arrays))
