@@ -29,6 +29,25 @@ def check_scores(samples, log_density, draws=3):
         np.testing.assert_allclose(score, found, rtol=1e-5, atol=1e-6 * np.abs(score).max())
 
 
+def check_log_density(samples, log_density, rows=40):
+    """The model's own function gives the scores to 1e-8, and the library's log density up to a constant.
+
+    Asked for other numbers of points, it gives the same at each of them.
+    """
+    flat, scores = (a.reshape(-1, samples.dim)[:rows] for a in (samples.draws, samples.scores))
+    values, gradients = samples.log_density(flat)
+    assert values.shape == (len(flat),)
+    assert values.dtype == gradients.dtype == np.float64
+    np.testing.assert_allclose(gradients, scores, rtol=1e-8, atol=1e-8)
+    expected = np.array([float(log_density(x)) for x in flat[:5]])
+    np.testing.assert_allclose(values[:5] - values[0], expected - expected[0], rtol=1e-8, atol=1e-8)
+    away = flat[:3] + 0.1
+    value, gradient = samples.log_density(away)
+    np.testing.assert_allclose(gradient[1], differences(log_density, away[1]), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(samples.log_density(away[1:2])[1][0], gradient[1], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(value[0] - values[0], float(log_density(away[0])) - expected[0], rtol=1e-8, atol=1e-8)
+
+
 def check_stein(samples):
     assert np.abs(stein_check(samples).z).max() <= STEIN_LIMIT
 

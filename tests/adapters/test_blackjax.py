@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import check_scores, check_stein, check_table, entries
+from checks import check_log_density, check_scores, check_stein, check_table, entries
 
 import steincv as scv
 
@@ -73,6 +73,39 @@ def of_vector(x):
 def test_scores_are_those_of_the_density(samples):
     with jax.enable_x64(True):
         check_scores(samples, jax.jit(lambda x: logdensity(of_vector(x))))
+
+
+def test_the_log_density_is_the_one_given(states, samples):
+    assert samples.log_density is None
+    asked = scv.from_blackjax(states, logdensity, constrain)
+    np.testing.assert_allclose(asked.scores, samples.scores, rtol=1e-10, atol=1e-12)
+    with jax.enable_x64(True):
+        check_log_density(asked, jax.jit(lambda x: logdensity(of_vector(x))))
+        single = jax.tree.map(lambda a: np.asarray(a, np.float32), states)
+        check_log_density(scv.from_blackjax(single, logdensity), jax.jit(lambda x: logdensity(of_vector(x))))
+
+
+def test_draws_of_the_warm_up_are_places_to_fit_on(blackjax):
+    """One chain, several, and states without the rest of the report; what is not finite is left out."""
+    adaptation = blackjax.window_adaptation(blackjax.hmc, logdensity, num_integration_steps=4)
+    with jax.enable_x64(True):
+        start = jax.tree.map(jnp.array, START, is_leaf=lambda x: isinstance(x, list))
+        keys = jax.random.split(jax.random.key(2), 3)
+        (states, _), info = jax.jit(jax.vmap(lambda key: adaptation.run(key, start, 60)))(keys)
+    by_chain = jax.tree.map(lambda a: jnp.repeat(a[:, None], 5, axis=1), states)
+    one = jax.tree.map(lambda a: a[0], info)
+    for warmup, rows in ((info, 180), (info.state, 180), (one, 60)):
+        draws, scores = scv.from_blackjax(by_chain, warmup=warmup).fitting
+        assert draws.shape == scores.shape == (rows, 7)
+        for x, score in zip(draws[::20], scores[::20], strict=True):
+            with jax.enable_x64(True):
+                found = jax.grad(lambda x: logdensity(of_vector(x)))(jnp.asarray(x))
+            np.testing.assert_allclose(score, found, rtol=1e-8, atol=1e-10)
+    broken = info.state._replace(logdensity_grad={**info.state.logdensity_grad, "logit": np.full((3, 60), np.inf)})
+    assert scv.from_blackjax(by_chain, warmup=broken).fitting is None
+    walk = blackjax.additive_step_random_walk(logdensity, blackjax.mcmc.random_walk.normal(jnp.ones(7)))
+    with pytest.raises(scv.InputError, match="`warmup` must hold gradients, but a RWState keeps none"):
+        scv.from_blackjax(by_chain, warmup=walk.init(start))
 
 
 def test_stein_means_are_zero(samples):

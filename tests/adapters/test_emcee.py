@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import check_scores, check_stein, check_table, entries
+from checks import check_log_density, check_scores, check_stein, check_table, entries
 
 import steincv as scv
 
@@ -52,6 +52,7 @@ def samples(sampler):
 def test_scores_are_those_of_the_density(samples):
     assert samples.draws.shape == (8, 200, 3)
     check_scores(samples, plain)
+    check_log_density(samples, plain)
 
 
 def test_stein_means_are_zero(samples):

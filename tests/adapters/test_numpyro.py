@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import check_scores, check_stein, check_table, differences, entries
+from checks import check_log_density, check_scores, check_stein, check_table, differences, entries
 
 import steincv as scv
 
@@ -100,6 +100,11 @@ def test_scores_are_those_of_the_potential(samples):
     check_scores(samples, density(groups, ORDER, SHAPES, Y, scale=2.0))
 
 
+def test_the_log_density_is_that_of_the_potential(samples, mcmc):
+    for found in (samples, scv.from_numpyro(without(mcmc, "z_grad"))):
+        check_log_density(found, density(groups, ORDER, SHAPES, Y, scale=2.0))
+
+
 def test_stein_means_are_zero(samples):
     check_stein(samples)
 
@@ -179,6 +184,7 @@ def test_one_thinned_chain_in_single_precision(numpyro):
     assert samples.draws.shape == (1, 200, 3)
     check_stein(samples)
     check_scores(samples, density(model, ["rate", "z_unobserved"], [(), (2,)]))
+    check_log_density(samples, density(model, ["rate", "z_unobserved"], [(), (2,)]))
     kept = mcmc.get_samples(group_by_chain=True)
     check_table(samples, entries("rate", kept["rate"]) | entries("z_unobserved", kept["z_unobserved"]))
     # the same draws from the constrained values that are always kept
@@ -206,6 +212,7 @@ def test_a_bare_potential(numpyro):
     np.testing.assert_allclose(computed.scores, samples.scores, atol=1e-4)
     x = samples.draws[0, 7]
     with jax.enable_x64(True):
+        check_log_density(samples, lambda x: -potential({"a": jnp.asarray(x[0]), "b": jnp.asarray(x[1:])}))
         found = differences(lambda x: -potential({"a": jnp.asarray(x[0]), "b": jnp.asarray(x[1:])}), x)
     np.testing.assert_allclose(computed.scores[0, 7], found, rtol=1e-5, atol=1e-7)
 

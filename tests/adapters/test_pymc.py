@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from checks import check_scores, check_stein, check_table, entries
+from checks import check_log_density, check_scores, check_stein, check_table, entries
 
 import steincv as scv
 
@@ -86,7 +86,8 @@ def means_of(trace, names=ORDER):
     return labelled
 
 
-def test_scores_are_those_of_the_model(samples, model):
+def own_density(model):
+    """PyMC's log density as a function of one row of the draws."""
     logp = model.compile_logp(mode="FAST_COMPILE")
     shapes = {v.name: v.type.shape for v in model.value_vars}
     first = model.initial_point()
@@ -99,7 +100,30 @@ def test_scores_are_those_of_the_model(samples, model):
             start += size
         return logp(point)
 
-    check_scores(samples, log_density, draws=2)
+    return log_density
+
+
+def test_scores_are_those_of_the_model(samples, model):
+    check_scores(samples, own_density(model), draws=2)
+
+
+def test_the_log_density_is_that_of_the_model(samples, trace, model):
+    log_density = own_density(model)
+    check_log_density(samples, log_density)
+    kept = scv.from_pymc(trace, model)
+    order = in_order(kept, samples)
+    assert order != sorted(order)  # the test has power: nutpie has another order
+    check_log_density(kept, lambda x: log_density(x[order]))
+
+
+def test_draws_of_the_warm_up_are_places_to_fit_on(trace, model):
+    for samples in (scv.from_pymc(trace, model), scv.from_arviz(trace)):
+        draws, scores = samples.fitting
+        assert draws.shape == scores.shape
+        assert draws.shape[0] > 1000  # four chains of 300, less what is not finite
+        found = scv.from_pymc(trace, model).log_density(draws[-20:])[1]
+        np.testing.assert_allclose(scores[-20:], found, rtol=1e-6, atol=1e-8)
+    assert scv.from_arviz(tree_of(trace)).fitting is None
 
 
 def test_stein_means_are_zero(samples):
@@ -215,6 +239,7 @@ def test_without_jax(plain, model, samples, monkeypatch):
     few = tree_of(plain, posterior=dataset_of(plain, "posterior").isel(draw=slice(0, 10)), sample_stats=False)
     with pytensor.config.change_flags(mode="FAST_COMPILE"):
         slow = scv.from_pymc(few, model)
+        check_log_density(slow, own_density(model))
     np.testing.assert_allclose(slow.draws, samples.draws[:, :10], rtol=1e-10)
     np.testing.assert_allclose(slow.scores, samples.scores[:, :10], rtol=1e-9, atol=1e-10)
 

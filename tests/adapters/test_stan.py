@@ -5,7 +5,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from checks import check_scores, check_stein, check_table, entries
+from checks import check_log_density, check_scores, check_stein, check_table, entries
 
 import steincv as scv
 
@@ -72,6 +72,12 @@ def test_what_is_no_fit_is_refused(stan_fit, stan_model):
 class StanModel:
     """tau > 0 with tau ~ Gamma(3, 1), and a matrix b of standard normals; twice tau is a transformed parameter."""
 
+    def __init__(self, threads=False):
+        self.threads = threads
+
+    def model_info(self):
+        return f"STAN_THREADS={str(self.threads).lower()}"
+
     def param_names(self, *, include_tp=False, include_gq=False):
         return ["tau", "b.1.1", "b.2.1", "b.1.2", "b.2.2"] + ["twice"] * include_tp
 
@@ -96,6 +102,8 @@ class StanModel:
 
     def log_density_gradient(self, u, *, propto, jacobian):
         assert propto
+        if u[0] > 50:
+            raise RuntimeError("tau is infinite")
         return self.log_density(u, propto=propto, jacobian=jacobian), np.array([3 - np.exp(u[0]), *-u[1:]])
 
 
@@ -118,6 +126,12 @@ def test_bridgestan():
     check_scores(samples, lambda u: model.log_density(u, propto=True, jacobian=True))
     check_stein(samples)
     check_table(samples, entries("tau", values["tau"]) | entries("b", values["b"]))
+    for found in (samples, scv.from_stan(values, StanModel(threads=True))):
+        check_log_density(found, lambda u: model.log_density(u, propto=True, jacobian=True))
+        value, gradient = found.log_density(np.full((2, 5), [[0.0], [60.0]]))
+        assert np.isfinite(value).tolist() == [True, False]
+        assert value[1] == -np.inf
+        assert not gradient[1].any()
     assert samples.names == ("tau", "b[0, 0]", "b[1, 0]", "b[0, 1]", "b[1, 1]")
     unconstrained = scv.from_stan(samples.draws, model)
     np.testing.assert_array_equal(unconstrained.scores, samples.scores)
@@ -139,7 +153,14 @@ def test_the_stand_in_has_the_methods_of_bridgestan(monkeypatch):
 
     monkeypatch.delitem(sys.modules, "bridgestan")
     real = pytest.importorskip("bridgestan").StanModel
-    for name in ("param_names", "param_unc_names", "param_unc_num", "param_unconstrain", "param_constrain"):
+    for name in (
+        "model_info",
+        "param_names",
+        "param_unc_names",
+        "param_unc_num",
+        "param_unconstrain",
+        "param_constrain",
+    ):
         assert callable(getattr(real, name))
     for name in ("log_density_gradient", "param_constrain", "param_names"):
         ours, theirs = (inspect.signature(getattr(c, name)).parameters for c in (StanModel, real))

@@ -1,4 +1,4 @@
-"""From the objects of a sampler's library to `Samples`: one file a library, which is imported when it is needed."""
+"""From the objects of a sampler's library to `Samples`: one file per library, which is imported when it is needed."""
 
 from .arviz import from_arviz as from_arviz
 from .blackjax import from_blackjax as from_blackjax

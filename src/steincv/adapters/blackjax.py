@@ -3,66 +3,99 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import numpy as np
+from jax import Array
+from jaxtyping import PyTree
 
 from ..runtime.validation import InputError
 from ..samples.samples import Samples
-from .columns import at_every_draw, same_density
+from .columns import Vector, columns
+from .density import at_draws, by_jax, fitting_places, refuse_another_density
 from .foreign import foreign
-from .trees import samples_of_tree
+from .trees import named_leaves, position_of_vector, samples_of_tree
 
 
 def from_blackjax(
-    states: Any,
-    logdensity_fn: Callable[[Any], Any] | None = None,
-    constrain: Callable[[Any], Mapping[str, Any]] | None = None,
+    states: PyTree,
+    logdensity_fn: Callable[[PyTree], Array] | None = None,
+    constrain: Callable[[PyTree], Mapping[str, Any]] | None = None,
+    *,
+    warmup: PyTree = None,
 ) -> Samples:
-    """Samples from the states of a run, stacked over draws.
+    """Return samples from the states of a run, stacked over draws.
 
     **Arguments:**
 
     - `states`: with leading axes `(draw,)`, `(chain, draw)`, or `(draw, chain)` as a scan over vectorised kernels
-      gives; of two axes the longer is the draws. A list holds one chain an entry.
-    - `logdensity_fn`: only for states that keep no gradient, such as those of random walks.
+      gives; of two axes the longer is the draws. A list holds one chain per entry.
+    - `logdensity_fn`: the log density that was sampled, a function of one position. States that keep no gradient,
+      such as those of random walks, need it; from others the gradients are then computed again, in double precision.
     - `constrain`: maps one position to a dict of the parameters as you know them. Without it they are the
       entries of the position.
+    - `warmup`: what the warm-up reported, `(state, parameters), info = blackjax.window_adaptation(...).run(...)`: its
+      draws are more places to fit on, and never averaged over. `info`, or its states.
     """
-    with foreign("blackjax"):
-        import blackjax  # noqa: F401
-    import jax
+    foreign("blackjax")
+    states = _stacked(states)
+    fields = _fields(states)
+    recorded = np.asarray(states.logdensity)
+    if recorded.ndim not in (1, 2):
+        raise InputError(
+            f"`states.logdensity` has shape {recorded.shape}, expected (draw,), (chain, draw) or (draw, chain): "
+            f"stack the states of all draws."
+        )
+    by_chain = _by_chain(recorded.shape)
+    position = jax.tree.map(by_chain, states.position)
+    fitting = None if warmup is None else _warm_up(warmup)
+    if logdensity_fn is not None:
+        density, of_vector = logdensity_fn, position_of_vector(position)
+        log_density = by_jax(lambda x: density(of_vector(x)))
+        computed, scores = at_draws(log_density, columns(named_leaves(position))[0])
+        refuse_another_density("logdensity_fn", computed, by_chain(recorded))
+        return samples_of_tree(position, log_density, scores, constrain, fitting)
+    if "logdensity_grad" not in fields:
+        raise InputError(f"a {type(states).__name__} keeps no gradient: from_blackjax(states, logdensity_fn).")
+    scores = columns(named_leaves(jax.tree.map(by_chain, states.logdensity_grad)))[0]
+    return samples_of_tree(position, None, scores, constrain, fitting)
 
+
+def _stacked(states: PyTree) -> PyTree:
+    """Return the states as one tree: a list of chains is stacked along a new first axis."""
     if isinstance(states, list):
-        states = jax.tree.map(lambda *chains: np.stack([np.asarray(chain) for chain in chains]), *states)
+        return jax.tree.map(lambda *chains: np.stack([np.asarray(chain) for chain in chains]), *states)
+    return states
+
+
+def _fields(states: PyTree) -> tuple[str, ...]:
+    """Return the names of what the states keep, or refuse what are no states of a chain."""
     fields = getattr(states, "_fields", ())
+    kind = type(states).__name__
     if "position" not in fields:
-        kind = type(states).__name__
         hint = " Weighted particles have no chains." if "particles" in fields else ""
         raise InputError(f"`states` must be BlackJAX states with a position, such as an HMCState; got {kind}.{hint}")
     if "logdensity" not in fields:
-        raise InputError(f"a {type(states).__name__} keeps no log density. Use steincv.Samples(draws, scores).")
-    kept = np.asarray(states.logdensity)
-    if kept.ndim not in (1, 2):
-        raise InputError(
-            f"`states.logdensity` has shape {kept.shape}, expected (draw,), (chain, draw) or (draw, chain): "
-            f"stack the states of all draws."
-        )
-    by_chain = _by_chain(kept.shape)
-    position = jax.tree.map(by_chain, states.position)
-    if "logdensity_grad" in fields:
-        return samples_of_tree(position, jax.tree.map(by_chain, states.logdensity_grad), constrain)
-    if logdensity_fn is None:
-        raise InputError(f"a {type(states).__name__} keeps no gradient: from_blackjax(states, logdensity_fn).")
-    rows = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), position)
-    logdensity, gradient = at_every_draw(jax.value_and_grad(logdensity_fn), rows)
-    same_density("logdensity_fn", logdensity, by_chain(kept).ravel())
-    grid = by_chain(kept).shape
-    return samples_of_tree(position, jax.tree.map(lambda g: g.reshape(*grid, *g.shape[1:]), gradient), constrain)
+        raise InputError(f"a {kind} keeps no log density. Use steincv.Samples(draws, scores).")
+    return fields
 
 
-def _by_chain(lead: tuple[int, ...]) -> Callable[[Any], np.ndarray]:
-    """What brings an array with these leading axes to `(chain, draw, ...)`."""
+def _by_chain(lead: tuple[int, ...]) -> Callable[[Vector], np.ndarray]:
+    """Return what brings an array with these leading axes to `(chain, draw, ...)`."""
     if len(lead) == 1:
         return lambda array: np.asarray(array)[None]
     if lead[0] > lead[1]:
         return lambda array: np.swapaxes(np.asarray(array), 0, 1)
     return np.asarray
+
+
+def _warm_up(warmup: PyTree) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the draws of a warm-up and their scores, as rows: from what it reported, or from its states."""
+    states = _stacked(warmup)
+    states = getattr(states, "state", states)
+    if "logdensity_grad" not in _fields(states):
+        raise InputError(f"`warmup` must hold gradients, but a {type(states).__name__} keeps none.")
+    by_chain = _by_chain(np.shape(states.logdensity))
+    draws, scores = (
+        columns(named_leaves(jax.tree.map(by_chain, tree)))[0] for tree in (states.position, states.logdensity_grad)
+    )
+    return fitting_places(draws, scores)

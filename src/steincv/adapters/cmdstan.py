@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,18 +12,18 @@ from ..runtime.arrays import StrPath, reading
 from ..runtime.memory import reserve
 from ..runtime.validation import InputError
 from ..samples.samples import Parameters, Samples
-from . import stan_names as stan_names
+from . import stan_names
 from .foreign import foreign
 
 HOW = "CmdStanPy: model.sample(..., save_latent_dynamics=True, sig_figs=17); CmdStan: output diagnostic_file=..."
 
 
-def from_cmdstan(fit: Any) -> Samples:
-    """Samples from a fit of CmdStanPy that kept its latent dynamics, or from the diagnostic files of CmdStan.
+def from_cmdstan(fit: object) -> Samples:
+    """Return samples from a fit of CmdStanPy that kept its latent dynamics, or from the diagnostic files of CmdStan.
 
     **Arguments:**
 
-    - `fit`: a `CmdStanMCMC`, or the path of a diagnostic file, or a list of them, one a chain.
+    - `fit`: a `CmdStanMCMC`, or the path of a diagnostic file, or a list of them, one per chain.
 
     The parameters as you know them come from the output files that belong to the diagnostic ones. Where those are
     not beside them, the table is about the unconstrained coordinates. Warm-up is left out.
@@ -55,11 +54,9 @@ def from_cmdstan(fit: Any) -> Samples:
     return Samples(flat[..., :dim], scores, [stan_names.label(name) for name in columns[:dim]], parameters=parameters)
 
 
-def _files_of(fit: Any) -> tuple[list[Path], list[Path | None]]:
-    """The diagnostic and output files of a fit of CmdStanPy."""
-    with foreign("cmdstan"):
-        from cmdstanpy import CmdStanMCMC
-    if not isinstance(fit, CmdStanMCMC):
+def _files_of(fit: object) -> tuple[list[Path], list[Path | None]]:
+    """Return the diagnostic and output files of a fit of CmdStanPy."""
+    if not isinstance(fit, foreign("cmdstan").CmdStanMCMC):
         raise InputError(f"`fit` must be a cmdstanpy.CmdStanMCMC or diagnostic files, got {type(fit).__name__}.")
     files = [Path(file) for file in fit.runset.diagnostic_files if file]
     if len(files) != fit.runset.chains:
@@ -78,7 +75,7 @@ class Table:
 
 
 def read_table(path: StrPath) -> Table:
-    """A CSV file of CmdStan: settings as comments, names, draws."""
+    """Read a CSV file of CmdStan: settings as comments, names, draws."""
     import pandas
 
     path = Path(path)
@@ -99,7 +96,7 @@ def read_table(path: StrPath) -> Table:
 
 
 def stack(tables: Sequence[Table]) -> np.ndarray:
-    """Chains as `(chain, draw, column)`."""
+    """Stack chains as `(chain, draw, column)`."""
     for table in tables[1:]:
         if table.names != tables[0].names or table.rows.shape != tables[0].rows.shape:
             raise InputError(f"{table.path}: its columns or draws are not those of {tables[0].path}.")
@@ -107,7 +104,7 @@ def stack(tables: Sequence[Table]) -> np.ndarray:
 
 
 def _settings(path: Path) -> tuple[dict[str, str], list[str]]:
-    """The settings `# key = value (Default)` above the names, and the names. `file` of output is `output file`."""
+    """Read the settings `# key = value (Default)` above the names, and the names. `file` of output is `output file`."""
     settings: dict[str, str] = {}
     section = ""
     with open(path) as file:
@@ -123,7 +120,7 @@ def _settings(path: Path) -> tuple[dict[str, str], list[str]]:
 
 
 def _output_of(diagnostic: Path) -> Path | None:
-    """The output file beside a diagnostic one. Chains of one process are numbered: out.csv becomes out_1.csv."""
+    """Return the output file beside a diagnostic one. Chains of one process are numbered: out.csv becomes out_1.csv."""
     with reading(diagnostic):
         settings, _ = _settings(diagnostic)
     named, output = Path(settings.get("diagnostic_file", "")), Path(settings.get("output file", ""))

@@ -1,51 +1,40 @@
-"""Named arrays as the columns of one matrix, and scores where the sampler kept none."""
+"""Named arrays as the columns of one matrix, and back."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from jax import Array
 
-from ..runtime.validation import InputError
-
-# Gradients are computed for this many draws at a time, which bounds the memory of a large model.
-BATCH = 256
+Vector = Array | np.ndarray
 
 
 def labels(name: str, shape: Sequence[int]) -> list[str]:
-    """What the entries of an array are called: `mu`, or `theta[0]`, `theta[1]`."""
+    """Return what the entries of an array are called: `mu`, or `theta[0]`, `theta[1]`."""
     return [f"{name}[{', '.join(map(str, i))}]" if shape else name for i in np.ndindex(*shape)]
 
 
-def columns(arrays: Mapping[str, Any]) -> tuple[np.ndarray, list[str]]:
-    """Arrays `(chain, draw, ...)` side by side as `(chain, draw, dim)`, and what the columns are called."""
+def columns(arrays: Mapping[str, np.ndarray]) -> tuple[np.ndarray, list[str]]:
+    """Join arrays `(chain, draw, ...)` side by side as `(chain, draw, dim)`, and name the columns."""
     flat = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
     joined = [array.reshape(*array.shape[:2], -1) for array in flat.values()]
     return np.concatenate(joined, axis=-1), [x for name, a in flat.items() for x in labels(name, a.shape[2:])]
 
 
+def splitter(shapes: Sequence[Sequence[int]]) -> Callable[[Vector], list[Any]]:
+    """Return a function that cuts an array `(..., dim)` of NumPy or JAX into arrays `(..., *shape)`, one per shape."""
+    sizes = [math.prod(shape) for shape in shapes]
+    ends = np.cumsum(sizes).tolist()
+
+    def split(x: Vector) -> list[Any]:
+        parts = zip(shapes, sizes, ends, strict=True)
+        return [x[..., end - size : end].reshape(*x.shape[:-1], *shape) for shape, size, end in parts]
+
+    return split
+
+
 def entry(array: np.ndarray, index: Sequence[int]) -> np.ndarray:
-    """The view `(chain, draw)` of one entry of an array `(chain, draw, ...)`."""
-    place: Any = (slice(None), slice(None), *index)
+    """Return the view `(chain, draw)` of one entry of an array `(chain, draw, ...)`."""
+    place: tuple[slice | int, ...] = (slice(None), slice(None), *index)
     return array[place]
-
-
-def at_every_draw(f: Callable[[Any], Any], rows: Any) -> Any:
-    """f of every row of a tree of arrays `(n, ...)`, by JAX, in float64."""
-    import jax
-    import jax.numpy as jnp
-
-    with jax.enable_x64(True):
-        exact = jax.tree.map(lambda a: jnp.asarray(a, jnp.float64), rows)
-        return jax.tree.map(np.asarray, jax.jit(lambda t: jax.lax.map(f, t, batch_size=BATCH))(exact))
-
-
-def same_density(name: str, computed: np.ndarray, kept: np.ndarray) -> None:
-    """Refuse a log density that differs from the one the sampler recorded by more than a constant."""
-    difference = computed - kept
-    spread = float(np.ptp(difference))
-    # what was recorded may be in single precision
-    if not spread <= 1e-3 + 1e-4 * float(np.ptp(kept)) + 1e-5 * float(np.abs(kept).max()):
-        raise InputError(
-            f"`{name}` is not the log density that was sampled: it differs from the recorded one by "
-            f"{difference.min():.4g} to {difference.max():.4g}, where a constant was expected."
-        )

@@ -3,23 +3,25 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import numpy as np
+from jax import Array
 
 from ..runtime.validation import InputError
 from ..samples.samples import Samples
-from .columns import at_every_draw, same_density
+from .density import at_draws, by_jax, refuse_another_density
 from .foreign import foreign
 
 
 def from_emcee(
-    sampler: Any,
+    sampler: object,
     log_prob: Any,
     *,
     discard: int = 0,
     thin: int = 1,
-    constrain: Callable[[Any], Mapping[str, Any]] | None = None,
+    constrain: Callable[[Array], Mapping[str, Any]] | None = None,
 ) -> Samples:
-    """Samples from an `emcee.EnsembleSampler`, which needs no gradients and keeps none.
+    """Return samples from an `emcee.EnsembleSampler`, which needs no gradients and keeps none.
 
     **Arguments:**
 
@@ -29,40 +31,38 @@ def from_emcee(
 
     The density must vanish smoothly where it ends: sample the logarithm of a positive parameter, with its Jacobian.
     """
-    with foreign("emcee"):
-        from emcee import EnsembleSampler
-    if not isinstance(sampler, EnsembleSampler):
+    if not isinstance(sampler, foreign("emcee").EnsembleSampler):
         raise InputError(f"`sampler` must be an emcee.EnsembleSampler, got {type(sampler).__name__}.")
     if not callable(log_prob):
         raise InputError(f"`log_prob` must be a function written with jax.numpy, got {type(log_prob).__name__}.")
     if sampler.iteration <= discard:
         raise InputError(f"the sampler has made {sampler.iteration} steps, of which {discard} are to be discarded.")
-    import jax
-
     chain = np.swapaxes(sampler.get_chain(discard=discard, thin=thin), 0, 1)  # from (draw, walker, dim)
     recorded = np.swapaxes(sampler.get_log_prob(discard=discard, thin=thin), 0, 1)
     groups = sampler.parameter_names if sampler.params_are_named else None
 
-    def density(x: Any) -> Any:
+    def density(x: Array) -> Array:
         given = x if groups is None else {name: x[np.asarray(index)] for name, index in groups.items()}
         found = log_prob(given)
         return found[0] if isinstance(found, tuple) else found  # what follows are blobs
 
+    log_density = by_jax(density)
     try:
-        computed, scores = at_every_draw(jax.value_and_grad(density), chain.reshape(-1, chain.shape[-1]))
+        computed, scores = at_draws(log_density, chain)
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError, TypeError) as error:
         raise InputError(
             f"`log_prob` cannot be differentiated by JAX ({' '.join(str(error).split())[:120]}). Write it with "
             f"jax.numpy, as a function of one vector that returns one number."
         ) from error
-    same_density("log_prob", computed, recorded.ravel())
+    refuse_another_density("log_prob", computed, recorded)
     parameters = None
     if groups is not None and constrain is None:
         parameters = {name: chain[..., np.asarray(index)] for name, index in groups.items()}
-    return Samples(chain, scores.reshape(chain.shape), _names(groups), constrain, parameters)
+    return Samples(chain, scores, _names(groups), constrain, parameters, log_density=log_density)
 
 
-def _names(groups: Mapping[str, Any] | None) -> list[str] | None:
+def _names(groups: Mapping[str, int | list[int]] | None) -> list[str] | None:
+    """Return the label of every coordinate, where the sampler names groups of them."""
     if groups is None:
         return None
     named = {}

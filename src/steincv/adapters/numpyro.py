@@ -3,19 +3,25 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import numpy as np
+from jax import Array
+from jaxtyping import PyTree
 
+from ..runtime.rows import over_rows
 from ..runtime.validation import InputError
 from ..samples.samples import Parameters, Samples
-from .columns import at_every_draw, columns
+from .columns import columns, splitter
+from .density import at_draws, by_jax
 from .foreign import foreign
-from .trees import samples_of_tree
+from .trees import named_leaves, position_of_vector, samples_of_tree
 
 
-def from_numpyro(mcmc: Any, *args: Any, **kwargs: Any) -> Samples:
-    """Samples from a finished `numpyro.infer.MCMC`.
+def from_numpyro(mcmc: object, *args: object, **kwargs: object) -> Samples:
+    """Return samples from a finished `numpyro.infer.MCMC`, with its model's log density.
 
-    Gradients that the run kept, `mcmc.run(..., extra_fields=("z_grad",))`, are used; otherwise they are computed.
+    Gradients that the run kept in double precision, `mcmc.run(..., extra_fields=("z_grad",))`, are used; otherwise
+    they are computed.
 
     **Arguments:**
 
@@ -24,14 +30,12 @@ def from_numpyro(mcmc: Any, *args: Any, **kwargs: Any) -> Samples:
 
     Deterministic sites are there for f: `estimate(samples, "theta")`, `estimate(samples, lambda p: p["theta"][0])`.
     """
-    with foreign("numpyro"):
-        from numpyro import handlers
-        from numpyro.infer import HMCECS, MCMC
-    if not isinstance(mcmc, MCMC):
+    library = foreign("numpyro")
+    if not isinstance(mcmc, library.infer.MCMC):
         raise InputError(f"`mcmc` must be a numpyro.infer.MCMC, got {type(mcmc).__name__}.")
     if mcmc.last_state is None:
         raise InputError("`mcmc` holds no draws yet: call mcmc.run(key, ...) first.")
-    if isinstance(mcmc.sampler, HMCECS):
+    if isinstance(mcmc.sampler, library.infer.HMCECS):
         raise InputError("HMCECS samples with subsamples of the data, whose scores are not those of the posterior.")
     kept, extra = mcmc.get_samples(group_by_chain=True), mcmc.get_extra_fields(group_by_chain=True)
     model = getattr(mcmc.sampler, "model", None)
@@ -39,11 +43,11 @@ def from_numpyro(mcmc: Any, *args: Any, **kwargs: Any) -> Samples:
         return _of_potential(mcmc, kept, extra)
     if not (args or kwargs):
         args, kwargs = mcmc._args, mcmc._kwargs
-    import jax
+    seed, substitute, trace_of = (getattr(library.handlers, name) for name in ("seed", "substitute", "trace"))
 
-    def trace(values: Mapping[str, Any]) -> Any:
-        seeded = handlers.seed(model, jax.random.key(0))
-        return handlers.trace(handlers.substitute(seeded, data=values)).get_trace(*args, **kwargs)
+    def trace(values: Mapping[str, Any]) -> dict[str, Any]:
+        seeded = seed(model, jax.random.key(0))
+        return trace_of(substitute(seeded, data=values)).get_trace(*args, **kwargs)
 
     first = {name: np.asarray(array)[0, 0] for name, array in kept.items()}
     sites: dict[str, Any] = {}
@@ -53,20 +57,21 @@ def from_numpyro(mcmc: Any, *args: Any, **kwargs: Any) -> Samples:
     if all(f"z.{name}" in extra for name in latent):
         unconstrained = {name: np.asarray(extra[f"z.{name}"]) for name in latent}
     else:
-        unconstrained = _unconstrain(trace, values)
-    if "z_grad" in extra:
-        potential_gradient = {name: np.asarray(extra["z_grad"][name]) for name in latent}
-    else:
-        potential = _potential(mcmc.sampler, model, args, kwargs)
-        computed = _gradient(mcmc.sampler, potential, unconstrained)
-        potential_gradient = {name: computed[name] for name in latent}  # JAX sorts the keys of a dict
+        unconstrained = _unconstrain(trace, values, library.distributions.biject_to)
     draws, names = columns(unconstrained)
+    split = splitter([array.shape[2:] for array in unconstrained.values()])
+    potential = _potential(mcmc.sampler, model, args, kwargs)
+    log_density = by_jax(lambda x: -potential(dict(zip(latent, split(x), strict=True))), _forward(mcmc.sampler))
+    scores = _kept_scores(extra, lambda gradient: {name: gradient[name] for name in latent})
+    if scores is None:
+        scores = at_draws(log_density, draws)[1]
     others = {name: np.asarray(array) for name, array in kept.items() if name not in values}
-    return Samples(draws, -columns(potential_gradient)[0], names, parameters=Parameters(values | others, shown=latent))
+    parameters = Parameters(values | others, shown=latent)
+    return Samples(draws, scores, names, parameters=parameters, log_density=log_density)
 
 
 def _latent_sites(trace: Mapping[str, Any], kept: Mapping[str, Any]) -> list[str]:
-    """The continuous unobserved sites, in the order of the model."""
+    """Return the continuous unobserved sites, in the order of the model."""
     free = {name: site for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]}
     discrete = [name for name, site in free.items() if site["fn"].support.is_discrete]
     sampled = [name for name in discrete if name in kept]
@@ -86,67 +91,62 @@ def _latent_sites(trace: Mapping[str, Any], kept: Mapping[str, Any]) -> list[str
     return latent
 
 
-def _rows(tree: Any) -> Any:
-    """`(chain, draw, ...)` as `(n, ...)`."""
-    import jax
-
-    return jax.tree.map(lambda a: np.asarray(a).reshape(-1, *a.shape[2:]), tree)
-
-
-def _grid(tree: Any, like: Any) -> Any:
-    """`(n, ...)` as `(chain, draw, ...)`, as many as there."""
-    import jax
-
-    grid = jax.tree.leaves(like)[0].shape[:2]
-    return jax.tree.map(lambda a: a.reshape(*grid, *a.shape[1:]), tree)
-
-
-def _unconstrain(trace: Callable, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Every site through the inverse of the bijection to its support, which may depend on other sites."""
-    from numpyro.distributions import biject_to
+def _unconstrain(
+    trace: Callable[[Mapping[str, Any]], dict[str, Any]], values: Mapping[str, np.ndarray], biject_to: Callable
+) -> dict[str, np.ndarray]:
+    """Map every site through the inverse of the bijection to its support, which may depend on other sites."""
 
     def one(row: Mapping[str, Any]) -> dict[str, Any]:
         sites = trace(row)
         return {name: biject_to(sites[name]["fn"].support).inv(row[name]) for name in row}
 
-    found = _grid(at_every_draw(one, _rows(dict(values))), dict(values))
+    rows = {name: array.reshape(-1, *array.shape[2:]) for name, array in values.items()}
+    found = over_rows(jax.vmap(one))(rows)
     for name in values:
-        edge = int((~np.isfinite(found[name])).any(axis=tuple(range(2, found[name].ndim))).sum())
+        edge = int((~np.isfinite(found[name])).any(axis=tuple(range(1, found[name].ndim))).sum())
         if edge:
             raise InputError(
                 f"{edge} draws of `{name}` lie on the edge of its support, rounded to {values[name].dtype}: "
                 f"keep them unconstrained, mcmc.run(..., extra_fields=('z.{name}', ...)) with every site, or run "
                 f"in double precision, numpyro.enable_x64()."
             )
-    return {name: found[name] for name in values}
+    return {name: found[name].reshape(*array.shape[:2], *found[name].shape[1:]) for name, array in values.items()}
 
 
-def _potential(kernel: Any, model: Any, args: Any, kwargs: Any) -> Callable:
-    """The potential energy that the kernel used, or, where it no longer has it, the one of the model."""
-    import jax
-    from numpyro import handlers
-    from numpyro.infer.util import potential_energy
-
+def _potential(
+    kernel: object, model: Callable, args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> Callable[[PyTree], Array]:
+    """Return the potential energy that the kernel used, or, where it no longer has it, the one of the model."""
+    library = foreign("numpyro")
     made = getattr(kernel, "_potential_fn_gen", None)
     if made is not None:
         return made(*args, **kwargs)
-    return lambda z: potential_energy(handlers.seed(model, jax.random.key(0)), args, kwargs, z)
+    seeded = library.handlers.seed(model, jax.random.key(0))
+    return lambda z: library.infer.util.potential_energy(seeded, args, kwargs, z)
 
 
-def _gradient(kernel: Any, potential: Callable, unconstrained: Any) -> Any:
-    import jax
-
-    forward = getattr(kernel, "_forward_mode_differentiation", False)  # models with a while loop have no other
-    gradient = (jax.jacfwd if forward else jax.grad)(potential)
-    return _grid(at_every_draw(gradient, _rows(unconstrained)), unconstrained)
+def _forward(kernel: object) -> bool:
+    """Tell whether the kernel differentiates forward: models with a while loop have no other gradient."""
+    return bool(getattr(kernel, "_forward_mode_differentiation", False))
 
 
-def _of_potential(mcmc: Any, kept: Any, extra: Mapping[str, Any]) -> Samples:
-    """A run of a bare `potential_fn`: its positions are the unconstrained draws."""
+def _kept_scores(
+    extra: Mapping[str, Any], in_order: Callable[[PyTree], PyTree] = lambda tree: tree
+) -> np.ndarray | None:
+    """Return the scores that the run kept in double precision; those in single precision are better computed again."""
+    if "z_grad" not in extra:
+        return None
+    leaves = named_leaves(extra["z_grad"])
+    if any(leaf.dtype != np.float64 for leaf in leaves.values()):
+        return None
+    return -columns(in_order(leaves))[0]
+
+
+def _of_potential(mcmc: Any, kept: PyTree, extra: Mapping[str, Any]) -> Samples:
+    """Return samples from a run of a bare `potential_fn`: its positions are the unconstrained draws."""
     if mcmc.postprocess_fn is not None:
         raise InputError("the run has a `postprocess_fn`: its unconstrained draws are not there. Run it without one.")
-    potential: Any = getattr(mcmc.sampler, "_potential_fn", None)
-    gradient = extra["z_grad"] if "z_grad" in extra else _gradient(mcmc.sampler, potential, kept)
-    import jax
-
-    return samples_of_tree(kept, jax.tree.map(lambda g: -np.asarray(g), gradient))
+    potential = mcmc.sampler._potential_fn
+    of_vector = position_of_vector(kept)
+    log_density = by_jax(lambda x: -potential(of_vector(x)), _forward(mcmc.sampler))
+    return samples_of_tree(kept, log_density, _kept_scores(extra))

@@ -1,20 +1,29 @@
 """From PyMC: a trace, and the gradient of its model's log density with the Jacobians of all transforms."""
 
+import contextlib
+import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
+from ..runtime.rows import over_rows
 from ..runtime.validation import InputError
 from ..samples.files import kept_gradients, labelled_samples, posterior_parameters
+from ..samples.log_density import LogDensity
 from ..samples.samples import Samples
-from .arviz import groups_of
-from .columns import at_every_draw, columns
+from .arviz import groups_of, warm_up, with_model
+from .columns import columns, labels, splitter
+from .density import at_draws
 from .foreign import foreign
 
+Rows = list[np.ndarray]
 
-def from_pymc(data: Any, model: Any = None) -> Samples:
-    """Samples from a trace of PyMC 5 or 6, whichever sampler made it.
+
+def from_pymc(data: object, model: Any = None) -> Samples:
+    """Return samples from a trace of PyMC 5 or 6, whichever sampler made it.
 
     **Arguments:**
 
@@ -24,8 +33,7 @@ def from_pymc(data: Any, model: Any = None) -> Samples:
 
     Deterministics are there for f: `estimate(samples, "theta")`, `estimate(samples, lambda p: p["theta"][0])`.
     """
-    with foreign("pymc"):
-        import pymc
+    pymc = foreign("pymc")
     try:
         model = pymc.modelcontext(model)
     except TypeError as error:
@@ -47,52 +55,104 @@ def from_pymc(data: Any, model: Any = None) -> Samples:
     if missing:
         raise InputError(f"`data` has no draws of {', '.join(missing)}, and the density depends on all variables.")
     if kept_gradients("the data", group) is not None:
-        return labelled_samples("the data", group, shown)
+        samples = labelled_samples("the data", group, shown)
+        log_density = _log_density(model, _places(model, samples.names))
+        return with_model(samples, log_density, warm_up(group))
     parameters = posterior_parameters("the data", posterior, shown)
-    unconstrained = _unconstrained(model, {name: parameters[name] for name in shown}, group)
-    draws, names = columns(unconstrained)
-    score = _at_every_draw(model, model.value_vars, [model.dlogp()], list(unconstrained.values()))
-    return Samples(draws, score[0], names, parameters=parameters)
+    draws, names = columns(_unconstrained(model, {name: parameters[name] for name in shown}, group))
+    log_density = _log_density(model)
+    return Samples(draws, at_draws(log_density, draws)[1], names, parameters=parameters, log_density=log_density)
 
 
 def _unconstrained(model: Any, values: Mapping[str, np.ndarray], group: Callable[[str], Any]) -> dict[str, np.ndarray]:
-    """Draws of the value variables, `(chain, draw, ...)`: kept by the trace, or the values transformed forward."""
+    """Return draws of the value variables, `(chain, draw, ...)`: kept ones, or the values transformed forward."""
     kept: dict[str, np.ndarray] = {}
     for dataset in filter(lambda d: d is not None, map(group, ("posterior", "unconstrained_posterior"))):
         there = [v.name for v in model.value_vars if v.name in dataset]
         kept |= {name: dataset[name].transpose("chain", "draw", ...).values for name in there}
     if len(kept) == len(model.value_vars):
         return {v.name: kept[v.name] for v in model.value_vars}
-    with foreign("pymc"):
-        from pytensor.graph.replace import clone_replace
+    from pytensor.graph.replace import clone_replace
+
     rvs = model.free_RVs
     transforms = [model.rvs_to_transforms[rv] for rv in rvs]
     # the inputs of a variable too: its bounds may depend on other variables
     forward = [rv if t is None else t.forward(rv, *rv.owner.inputs) for rv, t in zip(rvs, transforms, strict=True)]
     given = [rv.type(name=rv.name) for rv in rvs]
     outputs = clone_replace(forward, dict(zip(rvs, given, strict=True)))
-    found = _at_every_draw(model, given, outputs, list(values.values()))
-    return {model.rvs_to_values[rv].name: array for rv, array in zip(rvs, found, strict=True)}
+    rows = [array.reshape(-1, *array.shape[2:]) for array in values.values()]
+    found = _over_rows(model, given, outputs)(rows)
+    grid = next(iter(values.values())).shape[:2]
+    named = zip((model.rvs_to_values[rv].name for rv in rvs), found, strict=True)
+    return {name: array.reshape(*grid, *array.shape[1:]) for name, array in named}
 
 
-def _at_every_draw(
-    model: Any, inputs: Sequence[Any], outputs: Sequence[Any], values: Sequence[np.ndarray]
-) -> list[np.ndarray]:
-    """Outputs of a PyTensor graph at `(chain, draw, ...)` of its inputs: by JAX where it has all operations."""
-    grid = values[0].shape[:2]
-    rows = [array.reshape(-1, *array.shape[2:]) for array in values]
-    try:
+def _log_density(model: Any, order: Sequence[int] | None = None) -> LogDensity:
+    """Return the log density with all Jacobians, and its gradient; it is compiled when it is first asked for.
+
+    Coordinates are those of the value variables one after the other, or in another `order`: column i is theirs at
+    `order[i]`.
+    """
+    place = slice(None) if order is None else np.asarray(order)
+    first = model.initial_point()
+    split = splitter([first[v.name].shape for v in model.value_vars])
+
+    @functools.cache
+    def compiled() -> Callable[[Rows], Rows]:
+        return _over_rows(model, model.value_vars, [model.logp(), model.dlogp()])
+
+    def batch(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows = np.empty(x.shape)
+        rows[:, place] = x
+        values, gradients = compiled()(split(rows))
+        return values, gradients[:, place]
+
+    return LogDensity(batch)
+
+
+def _places(model: Any, names: Sequence[str]) -> list[int]:
+    """Return where each named coordinate is among the value variables.
+
+    nutpie calls theta[0] theta_0, and grid[0, 1] grid_0.1.
+    """
+    first = model.initial_point()
+    own = [label for v in model.value_vars for label in labels(v.name, first[v.name].shape)]
+    known = {re.sub(r"\[(.*)\]$", lambda m: "_" + m[1].replace(", ", "."), label): i for i, label in enumerate(own)}
+    known |= {label: i for i, label in enumerate(own)}
+    missing = [name for name in names if name not in known]
+    if missing or len(names) != len(own):
+        raise InputError(
+            f"`data` has the coordinates {', '.join(names[:6])}, `model` has {', '.join(own[:6])}: give the model that "
+            f"was sampled."
+        )
+    return [known[name] for name in names]
+
+
+def _over_rows(model: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[[Rows], Rows]:
+    """Return the outputs of a PyTensor graph at rows `(n, ...)` of its inputs: by JAX where it has all operations."""
+
+    @functools.cache
+    def by_jax() -> Callable[[Rows], Rows]:
         f = _jaxified(inputs, outputs)
-        found = at_every_draw(lambda row: list(f(*row)), rows)
-    except Exception:  # an operation without a JAX form fails in many ways, and PyTensor's compiler knows them all
-        f = model.compile_fn(outputs, inputs=inputs, point_fn=False, on_unused_input="ignore")
-        found = [np.stack(column) for column in zip(*(f(*row) for row in zip(*rows, strict=True)), strict=True)]
-    return [np.asarray(array).reshape(*grid, *array.shape[1:]) for array in found]
+        return over_rows(jax.vmap(lambda row: list(f(*row))))
+
+    @functools.cache
+    def by_pytensor() -> Callable:
+        return model.compile_fn(outputs, inputs=inputs, point_fn=False, on_unused_input="ignore")
+
+    def at(rows: Rows) -> Rows:
+        if by_pytensor.cache_info().currsize == 0:
+            # an operation without a JAX form fails in many ways, and PyTensor's compiler knows them all
+            with contextlib.suppress(Exception):
+                return by_jax()(rows)
+        found = (by_pytensor()(*row) for row in zip(*rows, strict=True))
+        return [np.stack(column) for column in zip(*found, strict=True)]
+
+    return at
 
 
 def _jaxified(inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable:
-    import jax
-
+    """Return the graph as a JAX function of its inputs, with the data of the model as constants."""
     double = jax.config.read("jax_enable_x64")
     try:
         import pytensor.tensor as pt

@@ -1,21 +1,25 @@
 """From Stan models that can be asked for gradients: those of PyStan 3 and of BridgeStan."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from typing import Any
 
 import numpy as np
 
+from ..runtime.progress import bar
 from ..runtime.validation import InputError
+from ..samples.log_density import LogDensity
 from ..samples.samples import Parameters, Samples
-from . import stan_names as stan_names
+from . import stan_names
 from .columns import entry
 from .foreign import foreign
 
 
-def from_stan(fit: Any, model: Any) -> Samples:
-    """Samples from a fit, with the gradients of its model.
+def from_stan(fit: object, model: object) -> Samples:
+    """Return samples from a fit, with the gradients of its model.
 
     **Arguments:**
 
@@ -24,18 +28,16 @@ def from_stan(fit: Any, model: Any) -> Samples:
     - `model`: from `stan.build(...)`, or a `bridgestan.StanModel`.
 
     The table lists what the parameters block declares; transformed parameters and generated quantities are there
-    for f. Warm-up is left out. PyStan needs about 1.5 ms a draw, BridgeStan some microseconds.
+    for f. Warm-up is left out. PyStan needs about 1.5 ms per draw, BridgeStan some microseconds.
     """
     if type(model).__module__.split(".")[0] == "bridgestan":
         return _of_bridgestan(fit, model)
-    with foreign("stan"):
-        from stan.fit import Fit
-        from stan.model import Model
-    if not isinstance(model, Model):
+    library = foreign("stan")
+    if not isinstance(model, library.model.Model):
         raise InputError(
             f"`model` must come from stan.build, or be a bridgestan.StanModel; got {type(model).__name__}."
         )
-    if not isinstance(fit, Fit):
+    if not isinstance(fit, library.fit.Fit):
         raise InputError(f"`fit` must be what model.sample returned, got {type(fit).__name__}.")
     if tuple(fit.constrained_param_names) != tuple(model.constrained_param_names):
         raise InputError("`fit` and `model` have different parameters: give the model that was sampled.")
@@ -46,6 +48,7 @@ def from_stan(fit: Any, model: Any) -> Samples:
 
 
 async def _of_pystan(fit: Any, model: Any) -> Samples:
+    """Ask PyStan's server for the unconstrained draws and their gradients, one request after the other."""
     # the same requests as model.grad_log_prob makes, without a new server for every one: four times as fast
     from stan.common import HttpstanClient
 
@@ -72,10 +75,12 @@ async def _of_pystan(fit: Any, model: Any) -> Samples:
         chains, draws = next(iter(arrays.values())).shape[:2]
         unconstrained = np.empty((chains, draws, len(u)))
         scores = np.empty_like(unconstrained)
-        for chain, draw in _progress(chains, draws):
-            u = list(await ask("transform_inits", constrained_parameters=at(chain, draw, block)))
-            unconstrained[chain, draw] = u
-            scores[chain, draw] = await ask("log_prob_grad", unconstrained_parameters=u)
+        with bar("gradients from Stan", chains * draws, None) as advance:
+            for chain, draw in np.ndindex(chains, draws):
+                u = list(await ask("transform_inits", constrained_parameters=at(chain, draw, block)))
+                unconstrained[chain, draw] = u
+                scores[chain, draw] = await ask("log_prob_grad", unconstrained_parameters=u)
+                advance(1)
         # Stan does not tell whose a coordinate is; it moves its own parameter, and of others only later ones
         u, here = unconstrained[0, 0].tolist(), await constrain(unconstrained[0, 0].tolist())
         moved = [await constrain([*u[:i], u[i] + 0.1, *u[i + 1 :]]) for i in range(len(u))]
@@ -85,7 +90,7 @@ async def _of_pystan(fit: Any, model: Any) -> Samples:
 
 
 def _arrays_of_pystan(fit: Any) -> dict[str, np.ndarray]:
-    """`(chain, draw, ...)` for every variable: PyStan's last axis runs over draws, and faster over chains."""
+    """Return `(chain, draw, ...)` for every variable: PyStan's last axis runs over draws, and faster over chains."""
     skip = ceil(fit.num_warmup / fit.num_thin) if fit.save_warmup else 0
     arrays = {}
     for name, shape in zip(fit.param_names, fit.dims, strict=True):
@@ -94,25 +99,12 @@ def _arrays_of_pystan(fit: Any) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _progress(chains: int, draws: int) -> Iterator[tuple[int, int]]:
-    """Every chain and draw, with a progress bar on a terminal."""
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    for i in track(
-        range(chains * draws), "gradients from Stan", console=console, transient=True, disable=not console.is_terminal
-    ):
-        yield divmod(i, draws)
-
-
 # BridgeStan ------------------------------------------------------------------------------------------
 
 
-def _of_bridgestan(fit: Any, model: Any) -> Samples:
-    with foreign("bridgestan"):
-        from bridgestan import StanModel
-    if not isinstance(model, StanModel):
+def _of_bridgestan(fit: object, model: Any) -> Samples:
+    """Ask BridgeStan for the gradients at the draws, unconstrained where they are not."""
+    if not isinstance(model, foreign("bridgestan").StanModel):
         raise InputError(f"`model` must be a bridgestan.StanModel, got {type(model).__name__}.")
     names = model.param_names()
     if isinstance(fit, np.ndarray):
@@ -133,11 +125,33 @@ def _of_bridgestan(fit: Any, model: Any) -> Samples:
         draws = _each(model.param_unconstrain, np.stack(columns, axis=-1))
     scores = _each(lambda u: model.log_density_gradient(u, propto=True, jacobian=True)[1], draws)
     labels = [stan_names.label(name) for name in model.param_unc_names()]
-    return Samples(draws, scores, labels, parameters=Parameters(arrays, shown=stan_names.bases(names)))
+    parameters = Parameters(arrays, shown=stan_names.bases(names))
+    return Samples(draws, scores, labels, parameters=parameters, log_density=_log_density(model))
 
 
-def _each(f: Any, rows: np.ndarray) -> np.ndarray:
-    """f of every draw; what Stan objects to is said on one line."""
+def _log_density(model: Any) -> LogDensity:
+    """Return the log density of a BridgeStan model, by threads if it was compiled for them (STAN_THREADS).
+
+    A point that Stan refuses has density 0 there: value -inf, gradient 0.
+    """
+    threads = os.cpu_count() if "STAN_THREADS=true" in model.model_info() else 1
+
+    def one(u: np.ndarray) -> tuple[float, np.ndarray]:
+        try:
+            return model.log_density_gradient(u, propto=True, jacobian=True)
+        except RuntimeError:
+            return -np.inf, np.zeros(len(u))
+
+    def batch(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        with ThreadPoolExecutor(threads) as pool:
+            values, gradients = zip(*pool.map(one, np.ascontiguousarray(x, dtype=np.float64)), strict=True)
+        return np.array(values), np.stack(gradients)
+
+    return LogDensity(batch)
+
+
+def _each(f: Callable[[np.ndarray], np.ndarray], rows: np.ndarray) -> np.ndarray:
+    """Return f of every draw; what Stan objects to is said on one line."""
     try:
         found = [f(np.ascontiguousarray(row)) for row in rows.reshape(-1, rows.shape[-1])]
     except (RuntimeError, ValueError) as error:
@@ -148,6 +162,7 @@ def _each(f: Any, rows: np.ndarray) -> np.ndarray:
 
 
 def _arrays_of(fit: Any) -> dict[str, np.ndarray]:
+    """Return the draws of a fit as `(chain, draw, ...)` for every variable."""
     library = type(fit).__module__.split(".")[0]
     if library == "stan":
         return _arrays_of_pystan(fit)

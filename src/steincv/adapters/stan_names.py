@@ -9,25 +9,25 @@ from .columns import entry, labels
 
 
 def split(name: str) -> tuple[str, tuple[int, ...]]:
-    """What is indexed, and the index from 0: `cov.2.1` is entry (1, 0) of `cov`."""
+    """Return what is indexed, and the index from 0: `cov.2.1` is entry (1, 0) of `cov`."""
     found = re.fullmatch(r"(.+?)((?:\.\d+)*)", name)
     base, index = (found[1], found[2]) if found else (name, "")
     return base, tuple(int(i) - 1 for i in index.split(".")[1:])
 
 
 def label(name: str) -> str:
-    """As ArviZ labels it: `cov[1, 0]`."""
+    """Return the label that ArviZ gives: `cov[1, 0]`."""
     base, index = split(name)
     return f"{base}[{', '.join(map(str, index))}]" if index else base
 
 
 def bases(names: Sequence[str]) -> list[str]:
-    """The variables, in order, each once."""
+    """Return the variables, in order, each once."""
     return list(dict.fromkeys(split(name)[0] for name in names))
 
 
 def gather(names: Sequence[str], flat: np.ndarray) -> dict[str, np.ndarray]:
-    """Columns `(chain, draw, column)` put together again: `(chain, draw, ...)` for every variable."""
+    """Put columns `(chain, draw, column)` together again: `(chain, draw, ...)` for every variable."""
     places: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
     for column, name in enumerate(names):
         base, index = split(name)
@@ -43,7 +43,7 @@ def gather(names: Sequence[str], flat: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def own_labels(owners: Sequence[str]) -> list[str]:
-    """Labels for coordinates of which only the variable is known: `p`, `p` becomes `p[0]`, `p[1]`."""
+    """Return labels for coordinates of which only the variable is known: `p`, `p` becomes `p[0]`, `p[1]`."""
     count = {name: owners.count(name) for name in owners}
     made = {name: iter(labels(name, () if n == 1 else (n,))) for name, n in count.items()}
     return [next(made[name]) for name in owners]

@@ -11,9 +11,8 @@ if TYPE_CHECKING:
 
 
 def to_arviz(estimate: "Estimate") -> Any:
-    """A `DataTree` (ArviZ 1) or `InferenceData` (ArviZ 0) whose group `posterior` holds the controlled draws."""
-    with foreign("arviz"):
-        import arviz
+    """Return a `DataTree` (ArviZ 1) or `InferenceData` (ArviZ 0) whose group `posterior` holds the controlled draws."""
+    arviz = foreign("arviz")
     posterior: dict[str, np.ndarray] = {}
     coords: dict[str, list[Any]] = {}
     dims: dict[str, list[str]] = {}
@@ -32,7 +31,7 @@ def to_arviz(estimate: "Estimate") -> Any:
 
 
 def _variables(labels: tuple[str, ...]) -> dict[str, list[tuple[int, tuple[str, ...]]]]:
-    """Columns and their indices by variable: `theta[a, 0]` belongs to `theta`, if there is not a `theta` as well."""
+    """Return columns and their indices by variable: `theta[a, 0]` belongs to `theta`, unless that is a label too."""
     found: dict[str, list[tuple[int, tuple[str, ...]]]] = {}
     for column, label in enumerate(labels):
         name, bracket, index = label.partition("[")
@@ -45,7 +44,7 @@ def _variables(labels: tuple[str, ...]) -> dict[str, list[tuple[int, tuple[str, 
 
 
 def _grid(indices: list[tuple[str, ...]]) -> list[list[str]] | None:
-    """The labels of every axis, if the indices are all their combinations in order."""
+    """Return the labels of every axis, if the indices are all their combinations in order."""
     if len({len(index) for index in indices}) != 1:
         return None
     axes = [list(dict.fromkeys(axis)) for axis in zip(*indices, strict=True)]
@@ -54,5 +53,5 @@ def _grid(indices: list[tuple[str, ...]]) -> list[list[str]] | None:
 
 
 def _whole(axis: list[str]) -> list[Any]:
-    """Positions as numbers."""
+    """Return positions as numbers, if they all are."""
     return [int(label) for label in axis] if all(label.isdecimal() for label in axis) else axis

@@ -3,41 +3,52 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import numpy as np
+from jax import Array
+from jaxtyping import PyTree
 
 from ..runtime.validation import InputError
+from ..samples.log_density import LogDensity
 from ..samples.samples import Samples
-from .columns import columns, labels
+from .columns import columns, labels, splitter
+from .density import at_draws
 
 
 def samples_of_tree(
-    position: Any, gradient: Any, constrain: Callable[[Any], Mapping[str, Any]] | None = None
+    position: PyTree,
+    log_density: LogDensity | None,
+    scores: np.ndarray | None,
+    constrain: Callable[[PyTree], Mapping[str, Any]] | None = None,
+    fitting: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Samples:
-    """Samples from trees of arrays `(chain, draw, ...)`; `constrain` is a function of one position."""
-    import jax
+    """Return samples from a tree of arrays `(chain, draw, ...)`; `constrain` is a function of one position.
 
+    Scores that are not given are those of `log_density`.
+    """
     leaves = named_leaves(position)
     draws, names = columns(leaves)
-    scores = columns(named_leaves(gradient))[0]
-    if constrain is None:
-        # one array is one vector, and f a function of it; a tree is a dict of parameters
-        bare = jax.tree_util.treedef_is_leaf(jax.tree.structure(position))
-        return Samples(draws, scores, names, parameters=None if bare else leaves)
-    tree = jax.tree.structure(position)
-    shapes = [leaf.shape[2:] for leaf in leaves.values()]
-    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-
-    def of_vector(x: Any) -> Mapping[str, Any]:
-        parts = [x[end - int(np.prod(shape)) : end].reshape(shape) for shape, end in zip(shapes, ends, strict=True)]
-        return constrain(jax.tree.unflatten(tree, parts))
-
-    return Samples(draws, scores, names, of_vector)
+    if scores is None:
+        assert log_density is not None
+        scores = at_draws(log_density, draws)[1]
+    more: dict[str, Any] = {"log_density": log_density, "fitting": fitting}
+    if constrain is not None:
+        of_vector = position_of_vector(position)
+        return Samples(draws, scores, names, lambda x: constrain(of_vector(x)), **more)
+    # one array is one vector, and f a function of it; a tree is a dict of parameters
+    bare = jax.tree_util.treedef_is_leaf(jax.tree.structure(position))
+    return Samples(draws, scores, names, parameters=None if bare else leaves, **more)
 
 
-def named_leaves(tree: Any) -> dict[str, np.ndarray]:
-    """The leaves of a tree in its order, called by their path: `mu`, `layer.weight`; a bare array is `x`."""
-    import jax
+def position_of_vector(position: PyTree) -> Callable[[Array], PyTree]:
+    """Return a function from one vector to one position, for a tree of arrays `(chain, draw, ...)`."""
+    leaves, structure = jax.tree.flatten(position)
+    split = splitter([np.shape(leaf)[2:] for leaf in leaves])
+    return lambda x: jax.tree.unflatten(structure, split(x))
 
+
+def named_leaves(tree: PyTree) -> dict[str, np.ndarray]:
+    """Return the leaves of a tree in its order, called by their path: `mu`, `layer.weight`; a bare array is `x`."""
     found = jax.tree_util.tree_leaves_with_path(tree)
     if not found:
         raise InputError("the position holds no array.")
@@ -47,9 +58,7 @@ def named_leaves(tree: Any) -> dict[str, np.ndarray]:
     return named
 
 
-def _name(path: tuple) -> str:
-    import jax
-
+def _name(path: tuple[Any, ...]) -> str:
     parts = [jax.tree_util.keystr((key,), simple=True) for key in path]
     if parts and isinstance(path[0], jax.tree_util.SequenceKey):
         return ".".join([labels("x", (int(parts[0]) + 1,))[-1], *parts[1:]])
