@@ -31,7 +31,7 @@ class Auto(Method):
     def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
         n, dim = problems[0].z.shape
         plan = stages(n, dim, problems[0].y.shape[1])
-        return Stack([member for stage in plan for member in stage.members]).solve(problems, seed)
+        return Stack([entry.method for stage in plan for entry in stage.entries]).solve(problems, seed)
 
     def across(self, training: Training) -> CrossFit:
         start = time.perf_counter()
@@ -46,7 +46,8 @@ class Auto(Method):
                 g = np.zeros_like(f)
                 g[..., member.outputs] = fit.g
                 fits.append(CrossFit(g, fit.info))
-                np.minimum(left[member.kind], _ratio(training, g), out=left[member.kind])
+                if member.kind in left:
+                    np.minimum(left[member.kind], _ratio(training, g), out=left[member.kind])
             members += asked
             closed += len(asked) * stage.closed
         names = [str(member) for member in members]
@@ -67,16 +68,16 @@ def _kinds(training: Training) -> list[Kind]:
 
 def _asked(stage: Stage, left: Mapping[Kind, np.ndarray]) -> list[Member]:
     """Return a stage's members with the outputs and coordinates that each is to be fitted to."""
-    kinds = list(left)
-    shares = np.array([left[kind] for kind in kinds])
-    unsolved = shares.min(axis=0) > stage.above
-    best = shares.argmin(axis=0)
-    return [
-        Member(method, kind, outputs)
-        for method in stage.members
-        for k, kind in enumerate(kinds)
-        if len(outputs := np.flatnonzero(unsolved if stage.closed else unsolved & (best == k)))
-    ]
+    unsolved = np.min(list(left.values()), axis=0) > stage.above
+    best = np.argmin(list(left.values()), axis=0)
+    asked = []
+    for method, kinds in stage.entries:
+        there = [kind for kind in kinds if kind in left or kind == "scaled"]
+        for kind in there:
+            mine = unsolved if stage.closed or len(there) == 1 else unsolved & (best == list(left).index(kind))
+            if mine.any():
+                asked.append(Member(method, kind, np.flatnonzero(mine)))
+    return asked
 
 
 def _best(stacked: CrossFit, names: Sequence[str], fits: Sequence[CrossFit]) -> Simpler:
