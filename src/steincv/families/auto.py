@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..stein.coordinates import Standardise
-from .budget import LIMITS, Stage, stages
+from .budget import LIMITS, Stage, plan
 from .method import Control, CrossFit, Kind, Member, Method, Problem, Simpler, Training
 from .stack import Stack, combine
 
@@ -30,8 +30,8 @@ class Auto(Method):
 
     def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
         n, dim = problems[0].z.shape
-        plan = stages(n, dim, problems[0].y.shape[1])
-        return Stack([entry.method for stage in plan for entry in stage.entries]).solve(problems, seed)
+        stages = plan(n, dim, problems[0].y.shape[1]).stages
+        return Stack([entry.method for stage in stages for entry in stage.entries]).solve(problems, seed)
 
     def across(self, training: Training) -> CrossFit:
         start = time.perf_counter()
@@ -40,18 +40,21 @@ class Auto(Method):
         members: list[Member] = []
         fits: list[CrossFit] = []
         closed = 0
-        for stage in stages(training.fewest, training.draws.shape[-1], f.shape[-1]):
+        planned = plan(training.fewest, training.draws.shape[-1], f.shape[-1])
+        for stage in planned.stages:
             asked = _asked(stage, left)
             for member, fit in zip(asked, training.fit(asked), strict=True):
                 g = np.zeros_like(f)
                 g[..., member.outputs] = fit.g
                 fits.append(CrossFit(g, fit.info))
-                if member.kind in left:
-                    np.minimum(left[member.kind], _ratio(training, g), out=left[member.kind])
+                best = left["affine" if member.kind == "scaled" else member.kind]
+                np.minimum(best, _ratio(training, g), out=best)
             members += asked
             closed += len(asked) * stage.closed
         names = [str(member) for member in members]
         stacked = combine(names, fits, f, training.folds, start)
+        if planned.left_out:
+            stacked = replace(stacked, info={**stacked.info, "left_out": planned.left_out})
         if training.fewest < LIMITS.some:
             return stacked
         return replace(stacked, simpler=_best(stacked, names[:closed], fits))
@@ -68,15 +71,15 @@ def _kinds(training: Training) -> list[Kind]:
 
 def _asked(stage: Stage, left: Mapping[Kind, np.ndarray]) -> list[Member]:
     """Return a stage's members with the outputs and coordinates that each is to be fitted to."""
-    unsolved = np.min(list(left.values()), axis=0) > stage.above
-    best = np.argmin(list(left.values()), axis=0)
+    shares = np.array(list(left.values()))
+    unsolved = shares.min(axis=0) > stage.above
+    best = shares.argmin(axis=0)
     asked = []
-    for method, kinds in stage.entries:
-        there = [kind for kind in kinds if kind in left or kind == "scaled"]
-        for kind in there:
-            mine = unsolved if stage.closed or len(there) == 1 else unsolved & (best == list(left).index(kind))
-            if mine.any():
-                asked.append(Member(method, kind, np.flatnonzero(mine)))
+    for entry in stage.entries:
+        for k, kind in enumerate(left):
+            outputs = np.flatnonzero(unsolved if stage.closed else unsolved & (best == k))
+            if len(outputs):
+                asked.append(Member(entry.method, entry.usual if kind == "affine" else entry.learned, outputs))
     return asked
 
 

@@ -2,12 +2,14 @@
 
 from typing import NamedTuple
 
+from ..runtime.memory import available_memory
+from .cost import Cost
 from .kernel.kernel import Kernel
 from .method import Kind, Method
 from .neural.neural import Neural
 from .polynomial.hermite import feature_count
 from .polynomial.polynomial import Polynomial
-from .structured.dual import DualQuadratic
+from .structured.curved import Curved
 from .structured.sparse import Sparse
 
 
@@ -17,36 +19,41 @@ class Limits(NamedTuple):
     # The choice of a member on fewer draws than this is a coin flip; the smallest sets get the simplest members only.
     few: int = 60
     some: int = 200
-    # With more features a quadratic is fitted through its kernel; a cubic needs draws per feature.
+    # More features than these share of the draws cost more than they bring: few pairs of coordinates matter then.
     quadratic_features_per_draw: float = 0.5
     cubic_features_per_draw: float = 1 / 8
+    # From here on pairs are looked for, and directions: in fewer dimensions polynomials have them all.
+    structure_dimensions: int = 12
     # Distances tell less and less in more dimensions than these.
-    kernel_dimensions: int = 40
+    kernel_dimensions: int = 15
     # With more draws a kernel sits at landmarks only.
     kernel_draws: int = 1000
     landmarks: int = 500
-    # From here on few of the pairs of coordinates matter, and are looked for.
-    sparse_dimensions: int = 12
-    potential_dimensions: int = 120
+    # Larger ones were not seen to pay.
+    potential_dimensions: int = 1000
     # Below this share of the variance there is nothing left to win, only round-off.
     solved: float = 1e-18
+    # A member may take this many operations per fit, some fifteen seconds of a core, and this part of the free memory.
+    operations: float = 1.5e11
+    memory: float = 0.125
 
 
 LIMITS = Limits()
 
 
 class Entry(NamedTuple):
-    """A method and the kinds of coordinates that it may be fitted in."""
+    """A method, and the kinds of coordinates that it is fitted in where there are no learned ones, and where there are."""
 
     method: Method
-    kinds: tuple[Kind, ...] = ("affine", "learned")
+    usual: Kind = "affine"
+    learned: Kind = "learned"
 
 
 class Stage(NamedTuple):
-    """Members that are fitted side by side, for outputs that keep more than the share `above` of their variance.
+    """Members that are fitted side by side, for outputs that keep more than a share `above` of their variance.
 
-    `closed`: they cost little, and are fitted in every kind of coordinates there is. Others are fitted, for each
-    output, in that kind only that suited it best.
+    `closed`: they cost little, and are fitted in both kinds of coordinates. Others are fitted, for each output, in that
+    kind only in which the closed forms left less of it.
     """
 
     entries: tuple[Entry, ...]
@@ -54,21 +61,40 @@ class Stage(NamedTuple):
     above: float = LIMITS.solved
 
 
-def stages(n: int, dim: int, outputs: int) -> list[Stage]:
-    """Return the stages of the default for n fitting draws in `dim` dimensions, cheapest first."""
+class Plan(NamedTuple):
+    """The stages of the default, cheapest first, and the methods that were left out, each with the reason."""
+
+    stages: tuple[Stage, ...]
+    left_out: tuple[tuple[str, str], ...]
+
+
+def plan(n: int, dim: int, outputs: int) -> Plan:
+    """Return what the default fits to n draws in `dim` dimensions."""
     quadratic, cubic = feature_count(dim, 2), feature_count(dim, 3)
     closed = [Entry(Polynomial(1))]
-    if n >= LIMITS.few:
-        closed.append(Entry(Polynomial(2) if quadratic <= LIMITS.quadratic_features_per_draw * n else DualQuadratic()))
+    if n >= LIMITS.few and quadratic <= LIMITS.quadratic_features_per_draw * n:
+        closed.append(Entry(Polynomial(2)))
     if cubic <= LIMITS.cubic_features_per_draw * n:
         closed.append(Entry(Polynomial(3)))
-    if n >= LIMITS.some and dim >= LIMITS.sparse_dimensions:
-        closed.append(Entry(Sparse(), ("scaled",)))
     dear = []
     if n >= LIMITS.few and dim <= LIMITS.kernel_dimensions:
         landmarks = LIMITS.landmarks if n > LIMITS.kernel_draws else None
         dear.append(Entry(Kernel("rational quadratic", degree=2 if quadratic <= n / 8 else 1, landmarks=landmarks)))
+    if n >= LIMITS.some and dim >= LIMITS.structure_dimensions:
+        dear += [Entry(Sparse(), usual="scaled"), Entry(Curved())]
     if n >= LIMITS.some and dim <= LIMITS.potential_dimensions:
         dear.append(Entry(Neural()))
-    found = [Stage(tuple(closed), closed=True), Stage(tuple(dear), closed=False)]
-    return [stage for stage in found if stage.entries]
+    left_out = [(str(entry.method), why) for entry in dear if (why := _too_much(entry.method.cost(n, dim, outputs)))]
+    names = {name for name, _ in left_out}
+    kept = tuple(entry for entry in dear if str(entry.method) not in names)
+    stages = [Stage(tuple(closed), closed=True), Stage(kept, closed=False)]
+    return Plan(tuple(stage for stage in stages if stage.entries), tuple(left_out))
+
+
+def _too_much(cost: Cost) -> str:
+    """Say why a fit of this cost is left out, if it is."""
+    if cost.bytes > LIMITS.memory * available_memory():
+        return f"would need {cost.bytes / 2**30:.1f} GiB of memory"
+    if cost.operations > LIMITS.operations:
+        return f"would take about {cost.operations / 1e10:.0f} s per fold"
+    return ""

@@ -18,6 +18,7 @@ from ..samples.samples import Samples, finite_array
 from ..stein.coordinates import Coordinates, Standardise
 from ..stein.folds import Block, Fold
 from ..stein.learned.coordinates import learned_coordinates
+from .cost import Cost
 
 # Evaluation is cut into pieces of this many draws, so that its memory does not grow with them.
 PIECE = 50_000
@@ -159,6 +160,10 @@ class Method(abc.ABC):
         """Return the name with those fields that differ from their defaults: `Polynomial(degree=3)`."""
         changed = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if not _is_default(self, f)]  # type: ignore[arg-type]
         return f"{type(self).__name__}({', '.join(changed)})"
+
+    def cost(self, n: int, dim: int, outputs: int) -> Cost:
+        """Return what a fit on n draws costs, as far as it is known; the default leaves out what costs too much."""
+        return Cost(0.0, 0.0)
 
     @abc.abstractmethod
     def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:

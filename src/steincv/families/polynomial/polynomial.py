@@ -9,9 +9,10 @@ import numpy as np
 
 from ...runtime.memory import reserve
 from ...runtime.validation import InputError, whole_number
+from ..cost import Cost
 from ..method import Control, Method, Problem
 from .hermite import degrees, feature_count, stein_features
-from .ridge import RidgeFit, judged_every, ridge, ridge_of_moments
+from .ridge import GROWTHS, RidgeFit, judged_every, ridge, ridge_of_moments
 
 # From this many draws on the features are made in tiles of so many, and only their sums are kept.
 MANY_DRAWS, TILE = 20_000, 4096
@@ -64,6 +65,18 @@ class Polynomial(Method):
                 f"Got {self.penalty!r} instead."
             )
 
+    def cost(self, n: int, dim: int, outputs: int) -> Cost:
+        """Return the cost of a fit: a Gram matrix and its spectrum for every growth, at most three."""
+        features = feature_count(dim, self.degree)
+        rank = min(n, features)
+        growths = 1 if self.degree == 1 else len(GROWTHS)
+        operations = growths * (2.0 * n * features * rank + 9.0 * rank**3 + 30.0 * n * rank * outputs)
+        return Cost(operations, self._bytes(n, features))
+
+    def _bytes(self, n: int, features: int) -> float:
+        # features, centred and scaled copies and the eigenvector side; one Gram matrix and its vectors
+        return 8.0 * (4 * n * features + 3 * min(n, features) ** 2)
+
     def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
         return [self._solve(problem) for problem in problems]
 
@@ -78,8 +91,7 @@ class Polynomial(Method):
             self._reserve(n, dim, 8 * (5 * features**2 + 4 * TILE * features))
             fit = self._fit_in_tiles(z, s, y)
         else:
-            # features, centred and scaled copies and the eigenvector side; one Gram matrix and its vectors
-            self._reserve(n, dim, 8 * (4 * n * features + 3 * min(n, features) ** 2))
+            self._reserve(n, dim, self._bytes(n, features))
             x, kinds = stein_features(z, s, self.degree), degrees(dim, self.degree)
             fit = ridge(x, y, kinds, self.penalty, overwrite=True, orbits=orbits)
 

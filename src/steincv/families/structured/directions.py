@@ -14,7 +14,7 @@ from ...runtime.validation import InputError, whole_number
 from ..method import Control, Method, Problem
 from ..polynomial.hermite import feature_count
 from ..polynomial.polynomial import Polynomial
-from .cost import Cost
+from ..cost import Cost
 from .smoother import Smoother
 
 
