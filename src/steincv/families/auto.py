@@ -47,8 +47,8 @@ class Auto(Method):
                 g = np.zeros_like(f)
                 g[..., member.outputs] = fit.g
                 fits.append(CrossFit(g, fit.info))
-                best = left["affine" if member.kind == "scaled" else member.kind]
-                np.minimum(best, _ratio(training, g), out=best)
+                if member.kind in left:
+                    np.minimum(left[member.kind], _ratio(training, g), out=left[member.kind])
             members += asked
             closed += len(asked) * stage.closed
         names = [str(member) for member in members]
@@ -80,6 +80,8 @@ def _asked(stage: Stage, left: Mapping[Kind, np.ndarray]) -> list[Member]:
             outputs = np.flatnonzero(unsolved if stage.closed else unsolved & (best == k))
             if len(outputs):
                 asked.append(Member(entry.method, entry.usual if kind == "affine" else entry.learned, outputs))
+        if entry.both and "affine" in left and "learned" in left and unsolved.any():
+            asked.append(Member(entry.method, "both", np.flatnonzero(unsolved)))
     return asked
 
 

@@ -42,11 +42,15 @@ LIMITS = Limits()
 
 
 class Entry(NamedTuple):
-    """A method, and the kinds of coordinates that it is fitted in where there are no learned ones, and where there are."""
+    """A method, and which coordinates it is fitted in: of those that are not learned, and of those that are.
+
+    `both`: also in the two side by side, where there are learned ones.
+    """
 
     method: Method
     usual: Kind = "affine"
     learned: Kind = "learned"
+    both: bool = False
 
 
 class Stage(NamedTuple):
@@ -71,9 +75,9 @@ class Plan(NamedTuple):
 def plan(n: int, dim: int, outputs: int) -> Plan:
     """Return what the default fits to n draws in `dim` dimensions."""
     quadratic, cubic = feature_count(dim, 2), feature_count(dim, 3)
-    closed = [Entry(Polynomial(1))]
+    closed = [Entry(Polynomial(1), both=2 * dim <= n / 4)]
     if n >= LIMITS.few and quadratic <= LIMITS.quadratic_features_per_draw * n:
-        closed.append(Entry(Polynomial(2)))
+        closed.append(Entry(Polynomial(2), both=2 * quadratic <= LIMITS.quadratic_features_per_draw * n))
     if cubic <= LIMITS.cubic_features_per_draw * n:
         closed.append(Entry(Polynomial(3)))
     dear = []
@@ -81,7 +85,7 @@ def plan(n: int, dim: int, outputs: int) -> Plan:
         landmarks = LIMITS.landmarks if n > LIMITS.kernel_draws else None
         dear.append(Entry(Kernel("rational quadratic", degree=2 if quadratic <= n / 8 else 1, landmarks=landmarks)))
     if n >= LIMITS.some and dim >= LIMITS.structure_dimensions:
-        dear += [Entry(Sparse(), usual="scaled"), Entry(Curved())]
+        dear += [Entry(Sparse(), "scaled", "unmixed"), Entry(Curved())]
     if n >= LIMITS.some and dim <= LIMITS.potential_dimensions:
         dear.append(Entry(Neural()))
     left_out = [(str(entry.method), why) for entry in dear if (why := _too_much(entry.method.cost(n, dim, outputs)))]

@@ -17,7 +17,7 @@ from ..runtime.workers import Arrays, Team, team
 from ..samples.samples import Samples, finite_array
 from ..stein.coordinates import Coordinates, Standardise
 from ..stein.folds import Block, Fold
-from ..stein.learned.coordinates import learned_coordinates
+from ..stein.learned.coordinates import LearnedCoordinates, SideBySide, learned_coordinates
 from .cost import Cost
 
 # Evaluation is cut into pieces of this many draws, so that its memory does not grow with them.
@@ -26,8 +26,9 @@ FEWEST_DRAWS = 4
 # Operations per draw, to an order of magnitude: a fit on 100,000 draws is the smallest for which BLAS threads pay.
 WORK_PER_DRAW = 2e5
 
-#: Which coordinates a member is fitted in: whitened by the draws' covariance, scaled one by one, or learned.
-Kind = Literal["affine", "scaled", "learned"]
+#: Which coordinates a member is fitted in: whitened by the draws' covariance or scaled one by one; learned from the
+#: scores and whitened, or the same without whitening; or affine and learned ones side by side.
+Kind = Literal["affine", "scaled", "learned", "unmixed", "both"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,7 @@ class Problem:
     - `chains`: how many equally long chains the n draws are.
     - `states`: how many draws in a row are the states of one orbit, the draw itself first; 1 where there are no orbits.
     - `weight`: of every state in its orbit, summing to one there; None where all are alike.
+    - `parts`: how many systems of coordinates z and s hold side by side. Products across them have no mean of zero.
     - `place`: where the n draws were taken from, if they are part of a sample.
     """
 
@@ -52,6 +54,7 @@ class Problem:
     states: int = 1
     weight: Float[np.ndarray, " n"] | None = None
     place: "Place | None" = None
+    parts: int = 1
 
     def select(self, outputs: np.ndarray | None) -> "Problem":
         """Return the problem of some of the outputs."""
@@ -306,8 +309,17 @@ class Training:
 
     def prepare(self, kinds: Collection[Kind]) -> None:
         """Make the problems of all folds in coordinates of these kinds, side by side."""
-        wanted = [(k, kind) for kind in sorted(kinds) for k in range(len(self.folds)) if (k, kind) not in self._made]
-        side_by_side([functools.partial(self.problem, *at) for at in wanted], self._work)
+        every = range(len(self.folds))
+        needs: dict[Kind, tuple[Kind, ...]] = {"unmixed": ("learned", "scaled"), "both": ("affine", "learned")}
+        wanted = {kind for asked in kinds for kind in (asked, *needs.get(asked, ()))}
+        rounds = [
+            [(k, kind) for kind in ("learned", "affine", "scaled") for k in every if kind != "learned" or k == 0],
+            [(k, "learned") for k in every],
+            [(k, kind) for kind in needs for k in every],
+        ]
+        for some in rounds:
+            tasks = [(k, kind) for k, kind in some if kind in wanted and (k, kind) not in self._made]
+            side_by_side([functools.partial(self.problem, *at) for at in tasks], self._work)
 
     def problem(self, k: int, kind: Kind) -> FoldProblem:
         """Return fold k's problem in coordinates of a kind; it is made when first asked for."""
@@ -321,12 +333,7 @@ class Training:
         train = self.folds[k].train
         own = Block(train.chains, train.draws * self.states)  # an orbit begins with its draw
         draws = Samples.trusted(own.take(self.draws), own.take(self.scores), self.names)
-        coordinates: Coordinates
-        if kind == "learned":
-            coordinates = learned_coordinates(draws, Samples.trusted(self.draws, self.scores, self.names))
-        else:
-            affine = Standardise.of(draws)
-            coordinates = affine if kind == "affine" else replace(affine, factor=None)
+        coordinates = self._coordinates(k, kind, draws)
         only = np.arange(self.chains, len(self.draws))
         all_ = self._of_states(Block(np.append(train.chains, only), train.draws))
         samples = (
@@ -338,7 +345,24 @@ class Training:
         weight = None if self.weight is None else all_.take(self.weight).reshape(-1)
         size = spaced_sample(self.draws.shape[0] * self.draws.shape[1], [fold.train.size for fold in self.folds])
         place = Place(size, np.tile(train.draws, len(train.chains))) if all_.size == own.size else None
-        return FoldProblem(replace(problem, states=self.states, weight=weight, place=place), coordinates, scale)
+        parts = 2 if kind == "both" else 1
+        problem = replace(problem, states=self.states, weight=weight, place=place, parts=parts)
+        return FoldProblem(problem, coordinates, scale)
+
+    def _coordinates(self, k: int, kind: Kind, draws: Samples) -> Coordinates:
+        """Return fold k's coordinates of a kind, fitted to its training draws; the kind of map is fold 0's."""
+        if kind in ("affine", "scaled"):
+            affine = Standardise.of(draws)
+            return affine if kind == "affine" else replace(affine, factor=None)
+        if kind == "learned":
+            first = None if k == 0 else self.problem(0, "learned").coordinates
+            return learned_coordinates(draws, Samples.trusted(self.draws, self.scores, self.names), first)
+        learned = self.problem(k, "learned").coordinates
+        if kind == "both":
+            return SideBySide(self.problem(k, "affine").coordinates, learned)
+        if isinstance(learned, LearnedCoordinates):
+            return learned.unmixed(draws)
+        return self.problem(k, "scaled").coordinates
 
     def run(self, member: Member, which: tuple[int, ...]) -> _Answer:
         """Fit a member on the folds called `which` and evaluate it at their test draws."""

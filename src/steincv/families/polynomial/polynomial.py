@@ -81,22 +81,23 @@ class Polynomial(Method):
         return [self._solve(problem) for problem in problems]
 
     def _solve(self, problem: Problem) -> Control:
-        dim = problem.z.shape[1]
-        features = feature_count(dim, self.degree)
+        parts = problem.parts
+        dim = problem.z.shape[1] // parts
+        features = parts * feature_count(dim, self.degree)
         rows = problem.spaced(most_fitted(dim, self.degree))
         orbits = None if problem.weight is None else problem.weight.reshape(-1, problem.states)
         z, s, y = problem.z[rows], problem.s[rows], problem.y[rows]
         n = len(z)
-        if n >= max(MANY_DRAWS, 4 * features) and orbits is None:
+        if n >= max(MANY_DRAWS, 4 * features) and orbits is None and parts == 1:
             self._reserve(n, dim, 8 * (5 * features**2 + 4 * TILE * features))
             fit = self._fit_in_tiles(z, s, y)
         else:
             self._reserve(n, dim, self._bytes(n, features))
-            x, kinds = stein_features(z, s, self.degree), degrees(dim, self.degree)
+            x, kinds = _features(z, s, self.degree, parts), np.tile(degrees(dim, self.degree), parts)
             fit = ridge(x, y, kinds, self.penalty, overwrite=True, orbits=orbits)
 
         def evaluate(z: np.ndarray, s: np.ndarray) -> np.ndarray:
-            return -(stein_features(z, s, self.degree) @ fit.coefficients)
+            return -(_features(z, s, self.degree, parts) @ fit.coefficients)
 
         info = {"features": features, "draws": n, "penalty": fit.penalty.tolist(), "growth": fit.growth.tolist()}
         return Control(evaluate, info)
@@ -126,3 +127,11 @@ class Polynomial(Method):
             needed,
             f"Use degree={max(1, self.degree - 1)} or fewer draws.",
         )
+
+
+def _features(z: np.ndarray, s: np.ndarray, degree: int, parts: int) -> np.ndarray:
+    """Return the features of every system of coordinates that z and s hold, side by side."""
+    if parts == 1:
+        return stein_features(z, s, degree)
+    columns = zip(np.split(z, parts, axis=1), np.split(s, parts, axis=1), strict=True)
+    return np.hstack([stein_features(*each, degree) for each in columns])

@@ -9,9 +9,9 @@ from jaxtyping import Float
 
 from ...runtime.memory import reserve
 from ...runtime.validation import whole_number
+from ..cost import Cost
 from ..method import Control, Method, Problem
 from ..polynomial.hermite import feature_count, stein_features
-from ..cost import Cost
 from .cubic_density import TILE, CubicDensity
 from .directions import Directions
 from .smoother import Smoother

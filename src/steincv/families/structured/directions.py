@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Float
 
 from ...runtime.validation import InputError, whole_number
+from ..cost import Cost
 from ..method import Control, Method, Problem
 from ..polynomial.hermite import feature_count
 from ..polynomial.polynomial import Polynomial
-from ..cost import Cost
 from .smoother import Smoother
 
 

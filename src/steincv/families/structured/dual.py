@@ -9,9 +9,9 @@ from jaxtyping import Float
 
 from ...runtime.memory import reserve
 from ...runtime.validation import InputError
+from ..cost import Cost
 from ..method import Control, Method, Problem
 from ..polynomial.hermite import degrees, feature_count, stein_features
-from ..cost import Cost
 from .smoother import Smoother
 
 # New draws are taken so many at a time, so that the kernel between them and those fitted on stays small.

@@ -15,8 +15,8 @@ from jaxtyping import Float
 
 from ...runtime.memory import reserve
 from ...runtime.validation import whole_number
-from ..method import Control, Method, Problem
 from ..cost import Cost
+from ..method import Control, Method, Problem
 from .screening import SINGLE, Screen, Terms
 from .splitting import Split
 

@@ -1,7 +1,7 @@
 """Coordinates learned from draws and scores, in which a posterior is closer to normal than any affine map makes it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -136,6 +136,11 @@ class Learned:
     def __call__(self, x: np.ndarray, s: np.ndarray) -> Pair:
         """Return draws and scores in the learned coordinates."""
         return _through(self.layers, x, s)
+
+    def unmixed(self, x: np.ndarray, s: np.ndarray) -> "Learned":
+        """Return the map without its last whitening: its coordinates are scaled by these draws one by one."""
+        before = self.layers[:-1]
+        return replace(self, layers=(*before, Affine.of(_through(before, x, s)[0], False)))
 
     def inverse(self, z: np.ndarray) -> np.ndarray:
         """Return the draws that the map takes to z."""
