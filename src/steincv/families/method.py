@@ -4,142 +4,40 @@ import abc
 import functools
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from ..runtime.threads import blas_threads, side_by_side
-from ..runtime.validation import InputError, whole_number
+from ..runtime.validation import whole_number
 from ..runtime.workers import Arrays, Team, team
-from ..samples.samples import Samples, finite_array
+from ..samples.samples import Samples
 from ..stein.coordinates import Coordinates, Standardise
 from ..stein.folds import Block, Fold
 from ..stein.learned.coordinates import LearnedCoordinates, SideBySide, learned_coordinates
 from .cost import Cost
-
-# Evaluation is cut into pieces of this many draws, so that its memory does not grow with them.
-PIECE = 50_000
-FEWEST_DRAWS = 4
-# Operations per draw, to an order of magnitude: a fit on 100,000 draws is the smallest for which BLAS threads pay.
-WORK_PER_DRAW = 2e5
+from .problem import (
+    WORK_PER_DRAW,
+    Control as Control,
+    CrossFit as CrossFit,
+    Fitted as Fitted,
+    FoldProblem as FoldProblem,
+    Place as Place,
+    Problem as Problem,
+    Simpler as Simpler,
+    as_values as as_values,
+    make_problem as make_problem,
+    spaced_sample as spaced_sample,
+    spacing as spacing,
+    standard,
+)
 
 #: Which coordinates a member is fitted in: whitened by the draws' covariance or scaled one by one; learned from the
 #: scores and whitened, or the same without whitening; or affine and learned ones side by side.
 Kind = Literal["affine", "scaled", "learned", "unmixed", "both"]
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """One fit, in standard coordinates: what a family sees, and all that it sees.
-
-    - `z`, `s`: draws and scores of mean 0 and covariance 1, `(n, dim)`, chain after chain.
-    - `y`: the values of f, each output of mean 0 and variance 1, `(n, out)`.
-    - `offset`: the mean of f that was taken off, in units of its standard deviation. Only objectives
-      without a centre (the paper's NCV) look at it.
-    - `chains`: how many equally long chains the n draws are.
-    - `states`: how many draws in a row are the states of one orbit, the draw itself first; 1 where there are no orbits.
-    - `weight`: of every state in its orbit, summing to one there; None where all are alike.
-    - `parts`: how many systems of coordinates z and s hold side by side. Products across them have no mean of zero.
-    - `place`: where the n draws were taken from, if they are part of a sample.
-    """
-
-    z: Float[np.ndarray, "n dim"]
-    s: Float[np.ndarray, "n dim"]
-    y: Float[np.ndarray, "n out"]
-    offset: Float[np.ndarray, " out"]
-    chains: int
-    states: int = 1
-    weight: Float[np.ndarray, " n"] | None = None
-    place: "Place | None" = None
-    parts: int = 1
-
-    def select(self, outputs: np.ndarray | None) -> "Problem":
-        """Return the problem of some of the outputs."""
-        return self if outputs is None else replace(self, y=self.y[:, outputs], offset=self.offset[outputs])
-
-    def at_draws(self) -> "Problem":
-        """Return the problem at the draws alone, without the other states of their orbits."""
-        if self.states == 1 and self.weight is None:
-            return self
-        z, s, y = (x[:: self.states] for x in (self.z, self.s, self.y))
-        return Problem(z, s, y, self.offset, self.chains)
-
-    def spaced(self, most: int) -> np.ndarray | slice:
-        """Return rows of about `most` draws of a sample, evenly spaced in their chains: the same whatever the fold."""
-        n = len(self.z)
-        place = self.place or Place(n, np.arange(n) % (n // self.chains))
-        every = spacing(place.sample, most)
-        return slice(None) if every == 1 else np.flatnonzero(place.draw % every == 0)
-
-
-class Place(NamedTuple):
-    """Of the draws of a fit among all draws: the `spaced_sample` they belong to, and each one's number in its chain."""
-
-    sample: int
-    draw: Int[np.ndarray, " n"]
-
-
-def spaced_sample(draws: int, fitted: Sequence[int]) -> int:
-    """Return the size of a sample that draws are spaced for: its own, unless some fold has few to fit on."""
-    return min(draws, 4 * min(fitted))
-
-
-def spacing(sample: int, most: int) -> int:
-    """Return the step at which `most` draws of a sample, or up to twice as many, are taken."""
-    return max(1, sample // most)
-
-
-@dataclass(frozen=True, eq=False)
-class Control:
-    """A fitted g in standard coordinates: `evaluate(z, s)` is `(n, out)`; `info` says how it came about."""
-
-    evaluate: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    info: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """A fitted control variate. `fitted(samples)` is g at every draw, `(chain, draw, out)`."""
-
-    standardise: Coordinates
-    scale: Float[np.ndarray, " out"]
-    control: Control
-
-    @property
-    def info(self) -> Mapping[str, Any]:
-        return self.control.info
-
-    def __call__(self, samples: Samples) -> Float[np.ndarray, "chain draw out"]:
-        chains, draws, dim = samples.draws.shape
-        if dim != len(self.standardise.mean):
-            raise InputError(f"fitted in {len(self.standardise.mean)} dimensions, `samples` has {dim}.")
-        with blas_threads(chains * draws * WORK_PER_DRAW):
-            g = np.empty((chains * draws, len(self.scale)))
-            for rows, z, s in self.standardise.tiles(samples, PIECE):
-                np.multiply(self.control.evaluate(z, s), self.scale, out=g[rows])
-        return g.reshape(chains, draws, -1)
-
-
-@dataclass(frozen=True, eq=False)
-class CrossFit:
-    """Out-of-fold g `(chain, draw, out)`: at every draw from a fit that has not seen it.
-
-    `simpler` is a second choice, for outputs where g is not trusted.
-    """
-
-    g: Float[np.ndarray, "chain draw out"]
-    info: Mapping[str, Any]
-    simpler: "Simpler | None" = None
-
-
-class Simpler(NamedTuple):
-    """Another out-of-fold g, and the name of the method that each output's is of."""
-
-    g: Float[np.ndarray, "chain draw out"]
-    methods: tuple[str, ...]
 
 
 class Method(abc.ABC):
@@ -210,14 +108,6 @@ class Member(NamedTuple):
 
 
 # Fits on folds ---------------------------------------------------------------------------------------
-
-
-class FoldProblem(NamedTuple):
-    """A fold's problem, the map to its coordinates, and the scale of each output."""
-
-    problem: Problem
-    coordinates: Coordinates
-    scale: np.ndarray
 
 
 class _Answer(NamedTuple):
@@ -341,7 +231,7 @@ class Training:
             if all_.size == own.size
             else Samples.trusted(all_.take(self.draws), all_.take(self.scores), self.names)
         )
-        problem, scale = _standard(samples, all_.take(self.values), coordinates, own.take(self.values))
+        problem, scale = standard(samples, all_.take(self.values), coordinates, own.take(self.values))
         weight = None if self.weight is None else all_.take(self.weight).reshape(-1)
         size = spaced_sample(self.draws.shape[0] * self.draws.shape[1], [fold.train.size for fold in self.folds])
         place = Place(size, np.tile(train.draws, len(train.chains))) if all_.size == own.size else None
@@ -410,51 +300,3 @@ def _fit_elsewhere(arrays: Arrays, layout: tuple, job: tuple[Member, tuple[int, 
 def _is_default(method: Method, f: "Field[Any]") -> bool:
     default = f.default_factory() if f.default_factory is not MISSING else f.default
     return bool(getattr(method, f.name) == default)
-
-
-def as_values(samples: Samples, values: Any) -> Float[np.ndarray, "chain draw out"]:
-    """Check values of f against the samples and give them one flat axis of outputs."""
-    values = finite_array("values", values, copy=False)
-    chains, draws, _ = samples.draws.shape
-    if values.shape[:1] == (draws,) and chains == 1 and values.shape[:2] != (1, draws):
-        values = values[None]
-    if values.shape[:2] != (chains, draws):
-        raise InputError(
-            f"`values` has shape {values.shape}, expected ({chains}, {draws}) or ({chains}, {draws}, outputs...): "
-            f"one value of f at every draw."
-        )
-    return values.reshape(chains, draws, -1)
-
-
-def make_problem(samples: Samples, values: np.ndarray) -> FoldProblem:
-    """Return the fit in standard coordinates, the map to them, and the scale of each output."""
-    if samples.size < FEWEST_DRAWS:
-        raise InputError(f"`samples` holds {samples.size} draws to fit on; at least {FEWEST_DRAWS} are needed.")
-    standardise = Standardise.of(samples)
-    problem, scale = _standard(samples, values, standardise)
-    return FoldProblem(problem, standardise, scale)
-
-
-def _standard(
-    samples: Samples, values: np.ndarray, coordinates: Coordinates, like: np.ndarray | None = None
-) -> tuple[Problem, np.ndarray]:
-    """Put draws, scores and values into standard form; mean and scale of the values are those of `like`, if given."""
-    z, s = coordinates(samples)
-    flat = values.reshape(len(z), -1)
-    part = flat if like is None else like.reshape(-1, flat.shape[1])
-    first = part[0]
-    spread = np.maximum(part.max(axis=0) - first, first - part.min(axis=0))
-    spread = np.where(spread > 1e-14 * np.abs(first), spread, 1.0)  # a constant f has nothing to fit
-    unit = flat - first
-    unit /= spread
-    own = unit if like is None else (part - first) / spread
-    center = own.mean(axis=0)
-    unit -= center
-    if like is not None:
-        own -= center
-    deviation = np.sqrt(np.einsum("no,no->o", own, own) / len(own))
-    deviation = np.where(deviation > 0, deviation, 1.0)
-    unit /= deviation
-    scale = spread * deviation
-    offset = (first / spread + center) / deviation
-    return Problem(z, s, unit, offset, len(samples.draws)), scale

@@ -1,0 +1,186 @@
+"""One fit in standard coordinates, and what comes of it: all that a family sees, and all that it gives."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ..runtime.threads import blas_threads
+from ..runtime.validation import InputError
+from ..samples.samples import Samples, finite_array
+from ..stein.coordinates import Coordinates, Standardise
+
+# Evaluation is cut into pieces of this many draws, so that its memory does not grow with them.
+PIECE = 50_000
+FEWEST_DRAWS = 4
+# Operations per draw, to an order of magnitude: a fit on 100,000 draws is the smallest for which BLAS threads pay.
+WORK_PER_DRAW = 2e5
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """One fit, in standard coordinates: what a family sees, and all that it sees.
+
+    - `z`, `s`: draws and scores of mean 0 and covariance 1, `(n, dim)`, chain after chain.
+    - `y`: the values of f, each output of mean 0 and variance 1, `(n, out)`.
+    - `offset`: the mean of f that was taken off, in units of its standard deviation. Only objectives
+      without a centre (the paper's NCV) look at it.
+    - `chains`: how many equally long chains the n draws are.
+    - `states`: how many draws in a row are the states of one orbit, the draw itself first; 1 where there are no orbits.
+    - `weight`: of every state in its orbit, summing to one there; None where all are alike.
+    - `parts`: how many systems of coordinates z and s hold side by side. Products across them have no mean of zero.
+    - `place`: where the n draws were taken from, if they are part of a sample.
+    """
+
+    z: Float[np.ndarray, "n dim"]
+    s: Float[np.ndarray, "n dim"]
+    y: Float[np.ndarray, "n out"]
+    offset: Float[np.ndarray, " out"]
+    chains: int
+    states: int = 1
+    weight: Float[np.ndarray, " n"] | None = None
+    place: "Place | None" = None
+    parts: int = 1
+
+    def select(self, outputs: np.ndarray | None) -> "Problem":
+        """Return the problem of some of the outputs."""
+        return self if outputs is None else replace(self, y=self.y[:, outputs], offset=self.offset[outputs])
+
+    def at_draws(self) -> "Problem":
+        """Return the problem at the draws alone, without the other states of their orbits."""
+        if self.states == 1 and self.weight is None:
+            return self
+        z, s, y = (x[:: self.states] for x in (self.z, self.s, self.y))
+        return Problem(z, s, y, self.offset, self.chains)
+
+    def spaced(self, most: int) -> np.ndarray | slice:
+        """Return rows of about `most` draws of a sample, evenly spaced in their chains: the same whatever the fold."""
+        n = len(self.z)
+        place = self.place or Place(n, np.arange(n) % (n // self.chains))
+        every = spacing(place.sample, most)
+        return slice(None) if every == 1 else np.flatnonzero(place.draw % every == 0)
+
+
+class Place(NamedTuple):
+    """Of the draws of a fit among all draws: the `spaced_sample` they belong to, and each one's number in its chain."""
+
+    sample: int
+    draw: Int[np.ndarray, " n"]
+
+
+def spaced_sample(draws: int, fitted: Sequence[int]) -> int:
+    """Return the size of a sample that draws are spaced for: its own, unless some fold has few to fit on."""
+    return min(draws, 4 * min(fitted))
+
+
+def spacing(sample: int, most: int) -> int:
+    """Return the step at which `most` draws of a sample, or up to twice as many, are taken."""
+    return max(1, sample // most)
+
+
+@dataclass(frozen=True, eq=False)
+class Control:
+    """A fitted g in standard coordinates: `evaluate(z, s)` is `(n, out)`; `info` says how it came about."""
+
+    evaluate: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A fitted control variate. `fitted(samples)` is g at every draw, `(chain, draw, out)`."""
+
+    standardise: Coordinates
+    scale: Float[np.ndarray, " out"]
+    control: Control
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        return self.control.info
+
+    def __call__(self, samples: Samples) -> Float[np.ndarray, "chain draw out"]:
+        chains, draws, dim = samples.draws.shape
+        if dim != len(self.standardise.mean):
+            raise InputError(f"fitted in {len(self.standardise.mean)} dimensions, `samples` has {dim}.")
+        with blas_threads(chains * draws * WORK_PER_DRAW):
+            g = np.empty((chains * draws, len(self.scale)))
+            for rows, z, s in self.standardise.tiles(samples, PIECE):
+                np.multiply(self.control.evaluate(z, s), self.scale, out=g[rows])
+        return g.reshape(chains, draws, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """Out-of-fold g `(chain, draw, out)`: at every draw from a fit that has not seen it.
+
+    `simpler` is a second choice, for outputs where g is not trusted.
+    """
+
+    g: Float[np.ndarray, "chain draw out"]
+    info: Mapping[str, Any]
+    simpler: "Simpler | None" = None
+
+
+class Simpler(NamedTuple):
+    """Another out-of-fold g, and the name of the method that each output's is of."""
+
+    g: Float[np.ndarray, "chain draw out"]
+    methods: tuple[str, ...]
+
+
+class FoldProblem(NamedTuple):
+    """A fold's problem, the map to its coordinates, and the scale of each output."""
+
+    problem: Problem
+    coordinates: Coordinates
+    scale: np.ndarray
+
+
+def as_values(samples: Samples, values: Any) -> Float[np.ndarray, "chain draw out"]:
+    """Check values of f against the samples and give them one flat axis of outputs."""
+    values = finite_array("values", values, copy=False)
+    chains, draws, _ = samples.draws.shape
+    if values.shape[:1] == (draws,) and chains == 1 and values.shape[:2] != (1, draws):
+        values = values[None]
+    if values.shape[:2] != (chains, draws):
+        raise InputError(
+            f"`values` has shape {values.shape}, expected ({chains}, {draws}) or ({chains}, {draws}, outputs...): "
+            f"one value of f at every draw."
+        )
+    return values.reshape(chains, draws, -1)
+
+
+def make_problem(samples: Samples, values: np.ndarray) -> FoldProblem:
+    """Return the fit in standard coordinates, the map to them, and the scale of each output."""
+    if samples.size < FEWEST_DRAWS:
+        raise InputError(f"`samples` holds {samples.size} draws to fit on; at least {FEWEST_DRAWS} are needed.")
+    standardise = Standardise.of(samples)
+    problem, scale = standard(samples, values, standardise)
+    return FoldProblem(problem, standardise, scale)
+
+
+def standard(
+    samples: Samples, values: np.ndarray, coordinates: Coordinates, like: np.ndarray | None = None
+) -> tuple[Problem, np.ndarray]:
+    """Put draws, scores and values into standard form; mean and scale of the values are those of `like`, if given."""
+    z, s = coordinates(samples)
+    flat = values.reshape(len(z), -1)
+    part = flat if like is None else like.reshape(-1, flat.shape[1])
+    first = part[0]
+    spread = np.maximum(part.max(axis=0) - first, first - part.min(axis=0))
+    spread = np.where(spread > 1e-14 * np.abs(first), spread, 1.0)  # a constant f has nothing to fit
+    unit = flat - first
+    unit /= spread
+    own = unit if like is None else (part - first) / spread
+    center = own.mean(axis=0)
+    unit -= center
+    if like is not None:
+        own -= center
+    deviation = np.sqrt(np.einsum("no,no->o", own, own) / len(own))
+    deviation = np.where(deviation > 0, deviation, 1.0)
+    unit /= deviation
+    scale = spread * deviation
+    offset = (first / spread + center) / deviation
+    return Problem(z, s, unit, offset, len(samples.draws)), scale
