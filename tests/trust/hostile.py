@@ -169,6 +169,17 @@ def long_lists(path):
     claim_text(path, at)
 
 
+def endless_heap(path):
+    """A heap of texts whose first entry claims to be as long as all memory, so that the next one is before it."""
+    with netcdf(path) as file:
+        del file["dim"]
+        file.create_dataset("dim", data=["abcdefgh", "ijklmnop"], dtype=h5py.string_dtype())
+        attach(file, file[PAIR[0]])
+    whole = path.read_bytes()
+    at = whole.find(b"abcdefgh") - 8
+    claim_text(path, at, struct.pack("<q", -16))
+
+
 def long_fill(path):
     """A text that stands for what is missing, of 2 GiB by its own word: good files have the record of a short one."""
     with netcdf(path) as file:
@@ -361,6 +372,7 @@ WAYS = {
     "other-filter.nc": (other_filter, "the filter 'lzf', which is not allowed"),
     "long-labels.nc": (long_labels, "`dim` claim 429496729[67] bytes"),
     "long-lists.nc": (long_lists, "`lists` claim 34359738360 bytes"),
+    "endless-heap.nc": (endless_heap, "the texts of `dim` are not where they should be"),
     "long-fill.nc": (long_fill, "`text` is text in chunks|`text` claims 2 texts"),
     "compact-text.nc": (compact_text, "`text` is text in chunks"),
     "compressed-text.nc": (compressed_text, "`text` is text in chunks"),

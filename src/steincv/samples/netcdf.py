@@ -12,7 +12,8 @@ import numpy as np
 from ..runtime.arrays import reading
 from ..runtime.validation import InputError
 from .gate.claims import GATE, occupied, refuse_claims, refuse_conflicts
-from .gate.hdf5 import DEFLATE, FLETCHER32, SHUFFLE, refuse_untrusted_hdf5
+from .gate.hdf5 import DEFLATE, FLETCHER32, SHUFFLE, refuse_untrusted_hdf5, text_records
+from .texts import read_texts
 from .variables import Group, Packing, Variable, from_chunks
 
 # What NetCDF writes as the name of an axis that has a length but no labels.
@@ -133,10 +134,13 @@ def _variable(
     single = (1,) * len(shape)
 
     def texts(block: tuple[slice, ...]) -> np.ndarray:
-        """Read all of a dataset whose lengths the gate has compared; h5py.Dataset would ask for its fill value."""
-        whole = np.empty(shape, dtype)
-        item.read(h5py.h5s.ALL, h5py.h5s.ALL, whole)
-        return whole[block]
+        if h5py.check_string_dtype(dtype) is None:
+            raise InputError(f"{path}: `{name}` holds neither numbers nor texts.")
+        if not all(shape):
+            return np.empty(shape, object)[block]
+        with path.open("rb") as raw:
+            records = text_records(path, name, item, raw)
+        return read_texts(path, name, records).reshape(shape)[block]
 
     if dtype.hasobject:
         return Variable(name, dims, shape, dtype, single, stored, texts)

@@ -6,9 +6,11 @@ from typing import BinaryIO
 
 import h5py
 import numpy as np
+from jaxtyping import UInt8
 
 from ...runtime.arrays import LIMITS
 from ...runtime.validation import InputError
+from ..texts import RECORD
 from .claims import GATE
 
 # HDF5's filters that are undone here, by their registered numbers.
@@ -20,6 +22,8 @@ def refuse_untrusted_hdf5(path: Path, file: h5py.File, raw: BinaryIO) -> None:
     size = os.fstat(raw.fileno()).st_size
     if file.userblock_size:
         raise InputError(f"{path}: begins with {file.userblock_size} bytes that are not NetCDF's: refused.")
+    if file.id.get_create_plist().get_sizes() != (8, 8):
+        raise InputError(f"{path}: its addresses do not have 64 bits, as those of NetCDF have: refused.")
     groups: list[tuple[str, h5py.h5g.GroupID]] = [("", h5py.h5g.open(file.id, b"/"))]
     seen: set[int] = set()
     while groups:
@@ -41,7 +45,7 @@ def refuse_untrusted_hdf5(path: Path, file: h5py.File, raw: BinaryIO) -> None:
                 groups.append((name, item))
             elif isinstance(item, h5py.h5d.DatasetID):
                 _refuse_attributes(path, name, h5py.h5o.get_info(item))
-                _refuse_dataset(path, name, item, raw, size, file.id.get_create_plist().get_sizes()[0])
+                _refuse_dataset(path, name, item, raw, size)
 
 
 def _refuse_attributes(path: Path, name: str, known: h5py.h5o.ObjInfo) -> None:
@@ -51,11 +55,9 @@ def _refuse_attributes(path: Path, name: str, known: h5py.h5o.ObjInfo) -> None:
         raise InputError(f"{path}: `{name}` has attributes of {stored} bytes: refused.")
 
 
-def _refuse_dataset(
-    path: Path, name: str, item: h5py.h5d.DatasetID, raw: BinaryIO, size: int, address_size: int
-) -> None:
+def _refuse_dataset(path: Path, name: str, item: h5py.h5d.DatasetID, raw: BinaryIO, size: int) -> None:
     if item.dtype.hasobject:
-        _refuse_texts(path, name, item, raw, size, 8 + address_size)
+        _refuse_texts(path, name, item, raw, size)
         return
     plan = item.get_create_plist()
     if plan.get_external_count() or plan.get_layout() == h5py.h5d.VIRTUAL:
@@ -66,27 +68,34 @@ def _refuse_dataset(
             raise InputError(f"{path}: `{name}` is written with the filter {known!r}, which is not allowed. Use gzip.")
 
 
-def _refuse_texts(path: Path, name: str, item: h5py.h5d.DatasetID, raw: BinaryIO, size: int, record: int) -> None:
+def text_records(path: Path, name: str, item: h5py.h5d.DatasetID, raw: BinaryIO) -> UInt8[np.ndarray, "entry 16"]:
+    """Read the records that stand for texts or lists."""
+    count, stored, start = item.get_space().get_simple_extent_npoints(), item.get_storage_size(), item.get_offset()
+    width = sum(RECORD)
+    if start is None:
+        raise InputError(f"{path}: `{name}` is text in chunks, whose length cannot be checked: refused.")
+    if not width * count <= stored <= LIMITS.small:
+        raise InputError(f"{path}: `{name}` claims {count} texts in {stored} bytes: refused.")
+    raw.seek(start)
+    records = np.frombuffer(raw.read(width * count), np.uint8)
+    if len(records) < width * count:
+        raise InputError(f"{path}: `{name}` is cut off: damaged.")
+    return records.reshape(count, width)
+
+
+def _refuse_texts(path: Path, name: str, item: h5py.h5d.DatasetID, raw: BinaryIO, size: int) -> None:
     """Refuse texts or lists, each of a length of its own, whose lengths add up to more than the file.
 
-    Each is kept as a record: 4 bytes of length, the address of a heap, 4 bytes of index. The creation properties of
-    such a dataset are not asked for: HDF5 would read its fill value, on the word of another record.
+    The creation properties of such a dataset are not asked for: HDF5 would read its fill value, on the word of another
+    record.
     """
     kind = item.get_type()
     text = isinstance(kind, h5py.h5t.TypeStringID)
     count = item.get_space().get_simple_extent_npoints()
     if not count or not (text or isinstance(kind, h5py.h5t.TypeVlenID)):
         return  # structures with texts inside are not read
-    start = item.get_offset()
-    if start is None:
-        raise InputError(f"{path}: `{name}` is text in chunks, whose length cannot be checked: refused.")
-    if not record * count <= item.get_storage_size() <= LIMITS.small:
-        raise InputError(f"{path}: `{name}` claims {count} texts in {item.get_storage_size()} bytes: refused.")
-    raw.seek(start)
-    records = np.frombuffer(raw.read(record * count), np.uint8)
-    if len(records) < record * count:
-        raise InputError(f"{path}: `{name}` is cut off: damaged.")
-    lengths = records.reshape(count, record)[:, :4].copy().view("<u4")
+    records = text_records(path, name, item, raw)
+    lengths = records[:, :4].copy().view("<u4")
     claimed = int(lengths.sum(dtype=np.int64)) * (1 if text else kind.get_super().get_size())
     if claimed > min(size, LIMITS.small):
         raise InputError(
