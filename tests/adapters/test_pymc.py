@@ -124,6 +124,8 @@ def test_draws_of_the_warm_up_are_places_to_fit_on(trace, model):
         found = scv.from_pymc(trace, model).log_density(draws[-20:])[1]
         np.testing.assert_allclose(scores[-20:], found, rtol=1e-6, atol=1e-8)
     assert scv.from_arviz(tree_of(trace)).fitting is None
+    result = scv.estimate(samples, method=scv.Polynomial(1))  # f is not known at the warm-up's draws
+    assert result.info["fitting"].startswith("not used: `samples` holds arrays of parameters")
 
 
 def test_stein_means_are_zero(samples):

@@ -75,7 +75,10 @@ def gather(
     if states > 1:
         x, s, weight, info = _around(samples, states, coordinates, folds, seed)
         values = _at(x, f, samples)
-    if samples.fitting is not None:
+    if samples.fitting is not None and samples.parameters is not None:
+        # adapters know the parameters at the draws only, and hand over the warm-up of every run that kept it
+        info = {**info, "fitting": f"not used: {_unknown(samples, f)}"}
+    elif samples.fitting is not None:
         more = [_as_chains(a, draws, states) for a in samples.fitting]
         values = np.concatenate([values, _at(more[0], f, samples, "fitting")])
         x, s = np.concatenate([x, more[0]]), np.concatenate([s, more[1]])
