@@ -170,14 +170,14 @@ def long_lists(path):
 
 
 def endless_heap(path):
-    """A heap of texts whose first entry claims to be as long as all memory, so that the next one is before it."""
-    with netcdf(path) as file:
+    """A heap of texts whose first entry claims a length below zero, so that the next one is before it."""
+    with netcdf(path, PAIR) as file:
         del file["dim"]
         file.create_dataset("dim", data=["abcdefgh", "ijklmnop"], dtype=h5py.string_dtype())
-        attach(file, file[PAIR[0]])
-    whole = path.read_bytes()
-    at = whole.find(b"abcdefgh") - 8
-    claim_text(path, at, struct.pack("<q", -16))
+        file["dim"].make_scale("dim")
+        for name in PAIR:
+            attach(file, file.create_dataset(name, data=np.ones(SHAPE)))
+    claim_text(path, path.read_bytes().find(b"abcdefgh") - 8, struct.pack("<q", -16))
 
 
 def long_fill(path):

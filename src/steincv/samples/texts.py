@@ -23,6 +23,7 @@ def read_texts(path: Path, name: str, records: UInt8[np.ndarray, "entry 16"]) ->
     """Return the texts that records stand for."""
     texts = np.empty(len(records), object)
     heaps: dict[int, dict[int, bytes]] = {}
+    room = LIMITS.small
     with path.open("rb") as raw:
         for k, record in enumerate(records):
             length, address, number = (
@@ -30,6 +31,9 @@ def read_texts(path: Path, name: str, records: UInt8[np.ndarray, "entry 16"]) ->
             )
             if length and address not in heaps:
                 heaps[address] = _heap(path, name, raw, address)
+                room -= sum(map(len, heaps[address].values()))
+                if room < 0:
+                    raise InputError(f"{path}: `{name}` holds more than {LIMITS.small} bytes of text: refused.")
             found = heaps[address].get(number, b"") if length else b""
             if len(found) < length:
                 raise InputError(f"{path}: entry {k} of `{name}` claims {length} bytes and has {len(found)}: damaged.")
