@@ -31,6 +31,8 @@ _HOMES = {
     ".families.stack": ("Stack",),
     ".judging.status": ("Code", "Status"),
     ".networks.predictive": ("Predictive", "predictive"),
+    ".report.geometry": ("Geometry", "geometry"),
+    ".report.geometry_figure": ("plot_geometry",),
     ".report.figures": ("plot_forest", "plot_gain", "plot_stein_check", "plot_trace"),
     ".result": ("Estimate",),
     ".runtime.validation": ("InputError",),
@@ -76,6 +78,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run `__getat
         plot_stein_check as plot_stein_check,
         plot_trace as plot_trace,
     )
+    from .report.geometry import Geometry as Geometry, geometry as geometry
+    from .report.geometry_figure import plot_geometry as plot_geometry
     from .result import Estimate as Estimate
     from .runtime.validation import InputError as InputError
     from .samples.samples import Samples as Samples

@@ -40,7 +40,7 @@ def plot_forest(estimate: Estimate, ax: "Axes | None" = None, var_names: Sequenc
     - `var_names`: which outputs; all, up to 40, if not given.
     """
     names, shown = _picked(estimate.labels, var_names)
-    ax = _axes(ax, (6.4, _height(len(shown))))
+    ax = axes_for(ax, (6.4, height_of(len(shown))))
     mean, unit = estimate.mean.reshape(-1)[shown], estimate.plain.standard_error.reshape(-1)[shown]
     unit = np.where(unit > 0, unit, 1.0)
     y = np.arange(len(shown))
@@ -54,8 +54,8 @@ def plot_forest(estimate: Estimate, ax: "Axes | None" = None, var_names: Sequenc
         ax.hlines(y + shift, low, high, color=colour, linewidth=width, label=f"{name} 95 % interval")
         ax.plot((flat.mean[shown] - mean) / unit, y + shift, "o", color=colour, markersize=6, markeredgecolor="w")
     ax.set_xlabel("distance from the controlled mean, in plain standard errors")
-    _name_rows(ax, names, len(estimate.labels) if var_names is None else len(shown))
-    _legend(ax, columns=2)
+    name_rows(ax, names, len(estimate.labels) if var_names is None else len(shown))
+    legend_above(ax, columns=2)
     return ax
 
 
@@ -65,7 +65,7 @@ def plot_gain(estimate: Estimate, ax: "Axes | None" = None, var_names: Sequence[
     **Arguments:** as for `plot_forest`.
     """
     names, shown = _picked(estimate.labels, var_names)
-    ax = _axes(ax, (5.2, _height(len(shown))))
+    ax = axes_for(ax, (5.2, height_of(len(shown))))
     factor = 1 / np.maximum(estimate.variance_ratio.reshape(-1)[shown], 1 / LARGEST_GAIN)
     helped = [estimate.method[k] != "plain" for k in shown]
     y = np.arange(len(shown))
@@ -89,8 +89,8 @@ def plot_gain(estimate: Estimate, ax: "Axes | None" = None, var_names: Sequence[
         ax.set_xticks(ticks, [f"{t}" for t in ticks])
         ax.minorticks_off()
     ax.set_xlabel("variance reduction factor (log scale)")
-    _name_rows(ax, names, len(estimate.labels) if var_names is None else len(shown))
-    _legend(ax, columns=2)
+    name_rows(ax, names, len(estimate.labels) if var_names is None else len(shown))
+    legend_above(ax, columns=2)
     return ax
 
 
@@ -110,7 +110,7 @@ def plot_trace(
     - `ax`: where to draw; a new figure if not given.
     - `var_names`: another way to say which output; it must match exactly one.
     """
-    ax = _axes(ax, (6.4, 3.6))
+    ax = axes_for(ax, (6.4, 3.6))
     k = _one(estimate, label, var_names)
     parts = running(estimate, k)
     for part, name, colour, alpha in zip(parts, ("plain", "controlled"), (PLAIN, CONTROLLED), (0.2, 0.35), strict=True):
@@ -122,7 +122,7 @@ def plot_trace(
     ax.set_xlabel(f"draws, pooled over {chains} chain{'s' if chains > 1 else ''}")
     ax.set_ylabel(clean(estimate.labels[k], 40), parse_math=False)
     ax.spines[["top", "right"]].set_visible(False)
-    _legend(ax, columns=2)
+    legend_above(ax, columns=2)
     return ax
 
 
@@ -145,7 +145,7 @@ def plot_stein_check(samples: Samples, ax: "Axes | None" = None, var_names: Sequ
         names = [samples.names[k] for k in shown]
     else:
         names, shown = _picked(samples.names, var_names)
-    ax = _axes(ax, (6.4, _height(len(shown) + 1)))
+    ax = axes_for(ax, (6.4, height_of(len(shown) + 1)))
     y = np.arange(len(shown))
     reach = 2 * STEIN_LIMIT
     for side in (-1, 1):
@@ -175,8 +175,8 @@ def plot_stein_check(samples: Samples, ax: "Axes | None" = None, var_names: Sequ
     ax.set_xlim(-1.1 * reach, 1.1 * reach)
     ax.set_xticks(np.linspace(-reach, reach, 5))
     ax.set_xlabel(f"standard errors from zero (beyond {STEIN_LIMIT:g} is not chance)")
-    _name_rows(ax, [*names, "worst standardised"], len(names) + 1 if var_names is not None else samples.dim + 1)
-    _legend(ax, columns=2)
+    name_rows(ax, [*names, "worst standardised"], len(names) + 1 if var_names is not None else samples.dim + 1)
+    legend_above(ax, columns=2)
     return ax
 
 
@@ -184,7 +184,7 @@ def demo_figure(estimate: Estimate, path: "str | os.PathLike[str]") -> None:
     """Draw the forest and the gains side by side, in one PNG."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11.6, _height(min(len(estimate.labels), MOST_OUTPUTS))), layout="constrained")
+    figure = Figure(figsize=(11.6, height_of(min(len(estimate.labels), MOST_OUTPUTS))), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
     plot_forest(estimate, left)
     plot_gain(estimate, right)
@@ -228,12 +228,12 @@ def _one(estimate: Estimate, label: str | None, var_names: Sequence[str] | None)
     return int(shown[0])
 
 
-def _height(rows: int) -> float:
+def height_of(rows: int) -> float:
     """Return the inches that so many rows need."""
     return 1.5 + 0.34 * rows
 
 
-def _axes(ax: "Axes | None", size: tuple[float, float]) -> Any:
+def axes_for(ax: "Axes | None", size: tuple[float, float]) -> Any:
     """Return `ax`, or axes of a new figure.
 
     Where pyplot is in use, and in a notebook, the figure is pyplot's, so that it is shown there. Elsewhere it
@@ -250,7 +250,7 @@ def _axes(ax: "Axes | None", size: tuple[float, float]) -> Any:
     return Figure(figsize=size, layout="constrained").subplots()
 
 
-def _name_rows(ax: Any, names: Sequence[str], total: int) -> None:
+def name_rows(ax: Any, names: Sequence[str], total: int) -> None:
     """Write labels as text (never as formulas), the first at the top."""
     count = len(names)
     ax.set_yticks(np.arange(count), [clean(label, 28) for label in names], parse_math=False)
@@ -261,5 +261,5 @@ def _name_rows(ax: Any, names: Sequence[str], total: int) -> None:
         ax.set_ylabel(f"{count} of {total}")
 
 
-def _legend(ax: Any, columns: int) -> None:
+def legend_above(ax: Any, columns: int) -> None:
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, borderaxespad=0.2)

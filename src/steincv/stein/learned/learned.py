@@ -48,6 +48,7 @@ class Requirements(NamedTuple):
     per_dimension: float = 1.0  # draws; with fewer, whatever is found is noise
     fall: float = 0.95  # held-out divergence, learned over affine, at most
     sure: float = 2.0  # standard errors of the fall
+    least: float = 1e-12  # affine divergence per coordinate; below it the draws are normal to round-off
     batches: int = 10
     fitted: int = 2000  # draws that a fit looks at, evenly spaced
     held: float = 1 / 3  # of the draws of a single chain
@@ -120,6 +121,8 @@ class Learned:
             if layers is None:
                 continue
             fisher, sure = _judge(layers, (x[train], s[train]), (x[test], s[test]))
+            if fisher.affine < REQUIREMENTS.least:
+                return
             if sure and fisher.learned < REQUIREMENTS.fall * fisher.affine:
                 made = cls._of_rows(x, s, rows, kind, fisher)
                 if made is not None:
@@ -193,6 +196,14 @@ class Learned:
             )
             for parent, children in sorted(by_parent.items(), key=lambda item: -strength[item[0]])
         )
+
+
+def affine_divergence(x: np.ndarray, s: np.ndarray, chains: int = 1) -> float:
+    """Return the Fisher divergence per coordinate of the best affine map, at the draws it is made of."""
+    rows = _spaced(len(x), chains)
+    z, s = Affine.of(x[rows], False)(x[rows], s[rows])
+    norms = robust_metric(z, s, is_dense(*z.shape))[0].norms(z, s)
+    return float(bounded(norms, float(np.median(norms))).mean()) / z.shape[1]
 
 
 def _through(layers: Sequence[Layer], x: np.ndarray, s: np.ndarray) -> Pair:

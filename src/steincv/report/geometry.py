@@ -1,0 +1,257 @@
+"""The geometry of a posterior: which parameters act as scales of which others, in their own names."""
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..runtime.arrays import StrPath
+from ..runtime.validation import InputError
+from ..samples.samples import Samples
+from ..stein.coordinates import check_standard
+from ..stein.learned.coordinates import LearnedCoordinates, learned_coordinates
+from ..stein.learned.learned import REQUIREMENTS, Fisher, Group, Learned, affine_divergence
+from .clean import clean
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+HEADER = ("parameter", "scales", "by", "per sd", "strength", "share")
+MOST_ROWS = 40
+LONGEST = 40
+
+
+class Words(NamedTuple):
+    """From which strength on a parameter is said to act as a scale clearly, and to make a funnel.
+
+    The strength is the sum of squared changes of log scales per standard deviation of the parent. Neal's funnel in 10
+    dimensions has 9 * 1.5^2 = 20; the bundled draws of eight schools, with non-centred effects, have 0.03.
+    """
+
+    clear: float = 0.1
+    funnel: float = 1.0
+
+
+WORDS = Words()
+
+
+class Scaling(NamedTuple):
+    """Parameter `parent` scales `children` by exp(`exponent` times its value), the median over the children.
+
+    `per_sd` is the factor by which their scale changes with one standard deviation of the parent.
+    """
+
+    parent: str
+    children: str
+    exponent: float
+    per_sd: float
+    group: Group
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """What the scores show of a posterior's shape. `print(geometry)` is a table with sentences below.
+
+    - `names`: of the parameters.
+    - `groups`: which parameter scales which others, the strongest first; each with `parent`, `children`, `exponents`,
+      `strength` (over 1 is a funnel) and `share`, its part of the divergence from a normal distribution.
+    - `fisher`: the Fisher divergence to a normal distribution per parameter, `affine` after the best linear map and
+      `learned` after the learned one, on draws that it has not seen.
+    - `learned`: the map to coordinates in which the posterior is closer to normal; None where the draws show none.
+    - `draws`: how many draws it was found from.
+    """
+
+    names: tuple[str, ...]
+    groups: tuple[Group, ...]
+    fisher: Fisher
+    learned: Learned | None
+    draws: int
+
+    @classmethod
+    def of_map(cls, names: tuple[str, ...], learned: Learned | None, fisher: Fisher, draws: int) -> "Geometry":
+        """Return the geometry that a map shows."""
+        return cls(names, () if learned is None else learned.geometry(names), fisher, learned, draws)
+
+    def scalings(self) -> Iterator[Scaling]:
+        """Yield what scales what, neighbouring children such as theta[0], theta[1], ... together."""
+        for group in self.groups:
+            unit = deviation(group)
+            exponent = dict(zip(group.children, group.exponents, strict=True))
+            for label, members in blocks(group.children):
+                middle = float(np.median([exponent[name] for name in members]))
+                yield Scaling(group.parent, label, middle, float(np.exp(middle * unit)), group)
+
+    def sentences(self) -> list[str]:
+        """Say in plain words what was found."""
+        dim = len(self.names)
+        said = []
+        strong = [group for group in self.groups if group.strength >= WORDS.clear]
+        for group in strong:
+            kind = "a funnel" if group.strength >= WORDS.funnel else "clearly, but no funnel"
+            shown = ", ".join(label for label, _ in blocks(group.children))
+            said.append(f"{clean(group.parent, LONGEST)} acts as the scale of {clean(shown, 80)}: {kind}.")
+        if any(group.strength >= WORDS.funnel for group in strong):
+            said.append("Children written as location + scale * (standard variable) often sample more easily.")
+        if not strong:
+            weak = "; the effects above are slight" if self.groups else ""
+            said.append(f"No parameter acts as a scale of others{weak}.")
+        if self.learned is not None:
+            less = self.fisher.affine / self.fisher.learned
+            said.append(
+                f"Fisher divergence to a normal distribution, per parameter: {self.fisher.affine:.2g} in affine and "
+                f"{self.fisher.learned:.2g} in learned coordinates, {float(f'{less:.1e}'):g} times less."
+            )
+        elif self.draws < (least := max(REQUIREMENTS.draws, int(REQUIREMENTS.per_dimension * dim))):
+            said.append(f"{self.draws} draws of {dim} parameters are too few to tell: at least {least} are needed.")
+        elif self.fisher.affine < REQUIREMENTS.least:
+            said.append("The density is normal, to round-off.")
+        else:
+            said.append(
+                f"Fisher divergence to a normal distribution, per parameter: {self.fisher.affine:.2g} in affine "
+                f"coordinates; no map that was tried is clearly closer."
+            )
+        return said
+
+    def summary(self) -> "pandas.DataFrame":
+        """Return one row per parameter and child of it.
+
+        Its columns: the exponent, the change of the child's log scale per standard deviation of the parameter, and the
+        strength and share of all its children together.
+        """
+        import pandas
+
+        rows = [
+            (group.parent, child, exponent, exponent * deviation(group), group.strength, group.share)
+            for group in self.groups
+            for child, exponent in zip(group.children, group.exponents, strict=True)
+        ]
+        return pandas.DataFrame(rows, columns=["parent", "child", "exponent", "log_scale_per_sd", "strength", "share"])
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw by what factor each scale changes; see `plot_geometry`."""
+        from .geometry_figure import plot_geometry
+
+        return plot_geometry(self, ax)
+
+    def save(self, path: StrPath, *, force: bool = False) -> None:
+        """Write the geometry with its map to one .npz. An existing file is only replaced with `force=True`."""
+        from .geometry_store import save_geometry
+
+        save_geometry(self, path, force=force)
+
+    @staticmethod
+    def load(path: StrPath) -> "Geometry":
+        """Read back what `save` wrote."""
+        from .geometry_store import load_geometry
+
+        return load_geometry(path)
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [
+            (
+                clean(found.parent, LONGEST),
+                clean(found.children, LONGEST),
+                f"exp({_digits(found.exponent)} {clean(found.parent, LONGEST)})",
+                f"{_digits(found.per_sd)}×",
+                _digits(found.group.strength),
+                f"{found.group.share:.0%}",
+            )
+            for found in self.scalings()
+        ]
+
+    def __repr__(self) -> str:
+        rows = self._rows()
+        lines = _aligned([HEADER, *rows[:MOST_ROWS]]) if rows else []
+        more = [f"... and {len(rows) - MOST_ROWS} more; summary() has them all."] if len(rows) > MOST_ROWS else []
+        return "\n".join([*lines, *more, *self.sentences()])
+
+    def _repr_html_(self) -> str:
+        """Return the same for a notebook."""
+
+        def line(tag: str, cells: Sequence[str]) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+        rows = self._rows()[:MOST_ROWS]
+        body = "".join(line("td", cells) for cells in rows)
+        table = f"<table><thead>{line('th', HEADER)}</thead><tbody>{body}</tbody></table>" if rows else ""
+        return table + "".join(f"<p>{html.escape(text)}</p>" for text in self.sentences())
+
+
+def geometry(samples: Samples) -> Geometry:
+    """Find which parameters act as scales of which others, from draws and scores alone.
+
+    A hierarchical model's standard deviation scales its effects, and the posterior is a funnel: the scores show it.
+    The map that `estimate(..., coordinates="learned")` uses is fitted to all draws here, and described in the
+    parameters' own names, which are those of the unconstrained coordinates.
+
+    **Arguments:**
+
+    - `samples`: `Samples(...)`, with at least 100 draws, and one draw per parameter.
+
+    >>> import numpy as np, steincv as scv
+    >>> rng = np.random.default_rng(0)
+    >>> h, w = rng.normal(size=(2, 4, 250))
+    >>> x = np.stack([h, np.exp(h) * w], axis=-1)  # w has the scale exp(h)
+    >>> scores = np.stack([-h + w**2 - 1, -w / np.exp(h)], axis=-1)
+    >>> found = scv.geometry(scv.Samples(x, scores, names=["log_tau", "theta"]))
+    >>> found.groups[0].parent, found.groups[0].children, round(found.groups[0].exponents[0], 1)
+    ('log_tau', ('theta',), 1.0)
+    """
+    if not isinstance(samples, Samples):
+        raise InputError(f"`samples` must be a steincv.Samples in memory, got {type(samples).__name__}.")
+    check_standard(samples)
+    found = learned_coordinates(samples, samples)
+    if isinstance(found, LearnedCoordinates):
+        return Geometry.of_map(samples.names, found.learned, found.learned.fisher, samples.size)
+    x, s = samples.draws.reshape(-1, samples.dim), samples.scores.reshape(-1, samples.dim)
+    affine = affine_divergence(x, s, samples.chains)
+    return Geometry.of_map(samples.names, None, Fisher(affine, affine), samples.size)
+
+
+def deviation(group: Group) -> float:
+    """Return the standard deviation of a group's parent."""
+    size = float(np.linalg.norm(group.exponents))
+    return float(np.sqrt(group.strength)) / size if size > 0 else 0.0
+
+
+def blocks(names: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return labels of runs of neighbours with the names in them.
+
+    >>> blocks(["a", "b[0]", "b[1]", "b[2]", "b[4]"])
+    [('a', ['a']), ('b[0..2]', ['b[0]', 'b[1]', 'b[2]']), ('b[4]', ['b[4]'])]
+    """
+    runs: list[tuple[str, int, list[str]]] = []  # the name before the bracket, the last number, members
+    for name in names:
+        found = re.fullmatch(r"(.*)\[(\d{1,9})\]", name, re.DOTALL)
+        base, number = (found[1], int(found[2])) if found else (name, -1)
+        if found and runs and runs[-1][:2] == (base, number - 1) and number > 0:
+            runs[-1] = (base, number, [*runs[-1][2], name])
+        else:
+            runs.append((base, number, [name]))
+    return [
+        (members[0] if len(members) == 1 else f"{base}[{last - len(members) + 1}..{last}]", members)
+        for base, last, members in runs
+    ]
+
+
+def _digits(number: float) -> str:
+    """Return two significant digits: `1.0`, `0.014`, `-0.50`."""
+    return f"{number:#.2g}".rstrip(".")
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return columns of equal width; words to the left, numbers to the right."""
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            " " * (width - cell_len(cell)) + cell if i >= 3 else cell + " " * (width - cell_len(cell))
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
