@@ -93,6 +93,8 @@ def score(name: str, lines: Sequence[Line]) -> Score | None:
     seconds = float(np.median([line["seconds"] for line in lines]))
     if failed:
         return Score(len(lines), np.array([]), np.array([]), np.nan, 0, seconds, failed[0])
+    if not np.all(plain_variance(name) > 0):
+        raise ValueError(f"{name}: a functional is constant, so there is nothing to gain.")
     means, errors, widths, plain = (
         np.array([line[key] for line in lines]) for key in ("mean", "error", "half width", "plain error")
     )

@@ -83,7 +83,7 @@ def _linear(name, features, y, new, prior_sd, flat_sigma=True) -> Posterior:
 def blr() -> Posterior:
     """Linear regression of 100 rows on 5 strongly correlated columns."""
     data = load("sblrc")
-    return _linear("blr", data["X"], data["y"], data["X"][3] + data["X"].std(0), 10.0, flat_sigma=False)
+    return _linear("blr", data["X"], data["y"], data["X"].mean(0), 10.0, flat_sigma=False)
 
 
 def kidscore() -> Posterior:
