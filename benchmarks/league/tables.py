@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .draws import kept_sets, reference
+from .draws import kept_sets, reference, summary as described
 from .measures import ENOUGH_SETS, Score, geometric_mean, score
 from .methods import VARIANTS
 from .models import MAKERS, make
@@ -109,7 +109,7 @@ def _table(head: list[str], body: list[list[str]]) -> str:
 
 
 def markdown() -> str:
-    """Return three tables: every posterior, all of them together, and how the draws were."""
+    """Return the tables: every posterior, all of them together, and how the draws were."""
     everyone, chosen = players(), names()
     dims = {name: make(name).dim for name in chosen}
     body = [[name, str(dims[name]), *(_cell(name, player) for player in everyone)] for name in chosen]
@@ -126,12 +126,18 @@ def markdown() -> str:
             continue
         text += f"\nPosteriors with {title}: gain is the geometric mean over them.\n\n"
         text += _table(["method", *found[0][1]], [[p.label, *map(_number, line.values())] for p, line in found])
-    body = [[name, str(dims[name]), str(len(kept_sets(name))), f"{reference(name).draws:,}"] for name in chosen]
-    return (
-        text
-        + "\nThe draws.\n\n"
-        + _table(["posterior", "parameters", "sets of 4 x 500", "draws of the reference"], body)
-    )
+    return text + "\nThe draws.\n\n" + _table(*_drawn(chosen))
+
+
+def _drawn(chosen: list[str]) -> tuple[list[str], list[list[str]]]:
+    """Head and body of the table of draws."""
+    head = ["posterior", "parameters", "sets", "gradients per draw", "R-hat of a set", "divergences", "reference"]
+    body = []
+    for name in chosen:
+        d = described(name)
+        numbers = [f"{d['gradients']:.0f}", f"{d['rhat of a set']:.3f}", str(d["divergent"])]
+        body.append([name, str(d["dim"]), str(d["sets"]), *numbers, f"{reference(name).draws:,} draws"])
+    return head, body
 
 
 def write() -> None:
