@@ -28,7 +28,7 @@ class Estimate:
     - `variance_ratio`: squared standard error over the plain one; below 1 is a gain.
     - `controlled`: `(chain, draw, out)`, draws whose plain mean is the estimate. `values`: f itself.
     - `method`, `status`: for every output, what was used and what happened.
-    - `info`: members, weights and seconds of the fit.
+    - `info`: members, weights and seconds of the fit; members left out and why; orbits, where there are any.
     - `sd`: an `Estimate` of the standard deviation of f, if asked for.
     """
 
@@ -163,9 +163,10 @@ class Estimate:
 
     def __repr__(self) -> str:
         from .report.clean import clean
+        from .report.effort import effort
         from .report.text import table
 
-        return "\n".join([table(self), "", self.gained(), *map(clean, self.warnings())])
+        return "\n".join([table(self), "", self.gained(), *map(clean, self.warnings()), *effort(self.info)])
 
     def _repr_html_(self) -> str:
         from .report.text import html_table

@@ -9,7 +9,8 @@ import numpy as np
 from ..result import Estimate
 from . import charts
 from .charts import escaped, label_html
-from .text import short_method
+from .clean import short_method
+from .effort import effort
 
 MOST_TABLE_ROWS = 2000
 MOST_NAMED = 8  # outputs that a sentence names
@@ -19,10 +20,11 @@ def methods(estimate: Estimate) -> str:
     """Return the section as HTML."""
     members = members_of(estimate.info)
     body = _stacked(estimate, members) if members else _single(estimate)
+    lines = "".join(f"<p>{escaped(line)}</p>\n" for line in effort(estimate.info))
     return f"""<section aria-labelledby="methods">
 <h2 id="methods">How it was done</h2>
 {body}
-</section>
+{lines}</section>
 """
 
 

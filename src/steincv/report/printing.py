@@ -6,6 +6,7 @@ import math
 from ..judging.error_bars import Average
 from ..result import Estimate
 from ..samples.samples import Samples
+from .effort import effort
 from .store import plain_data
 from .terminal import console, say
 from .text import rich_table
@@ -17,6 +18,8 @@ def show(result: Estimate, seconds: float) -> None:
     say(result.gained())
     for warning in result.warnings():
         say(warning, bullet="-")
+    for line in effort(result.info):
+        say(line)
     say(f"Took {seconds:.1f} s, of which the fit {result.info.get('seconds', 0.0):.1f} s.")
 
 
@@ -29,6 +32,7 @@ def as_json(result: Estimate, samples: Samples, seconds: float) -> dict[str, obj
         "dim": dim,
         "seconds": seconds,
         "gained": result.gained(),
+        "effort": effort(result.info),
         "outputs": outputs(result),
         "sd": None if result.sd is None else outputs(result.sd),
     }

@@ -6,7 +6,6 @@ never sees a label as markup.
 
 import html
 import math
-import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -18,7 +17,8 @@ from rich.text import Text
 from ..judging.diagnostics import STEIN_LIMIT, SteinCheck
 from ..judging.status import ALARMS, Code, Status
 from ..result import Estimate
-from .clean import clean
+from .clean import clean, short_method
+from .effort import effort
 
 HEADER = ("", "plain ± mcse", "controlled ± mcse", "gain", "method", "status")
 MOST_ROWS = 60
@@ -57,14 +57,6 @@ def _rounded(mean: float, error: float) -> str:
 def times(factor: float) -> str:
     """Return a variance reduction factor to two digits: it is an estimate too."""
     return f"{float(f'{factor:.1e}'):g}×" if factor <= 1e5 else "> 1e5×"
-
-
-def short_method(method: str, longest: int = 36) -> str:
-    """Return the method without the settings that were left to it: `Polynomial(degree=2)`, `plain`."""
-    if method.startswith("Stack("):  # its members would fill the line, and are listed with their weights
-        return "Stack"
-    kept = re.sub(r"(, )?\b\w+=('auto'|None)(?=[,)])", "", method).replace("(, ", "(")
-    return clean(kept.removesuffix("()"), longest)
 
 
 def output_rows(
@@ -125,7 +117,7 @@ def html_table(estimate: Estimate) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
     body = "".join(line("td", cells) for cells, _ in rows)
-    notes = [note, estimate.gained(), *estimate.warnings()]
+    notes = [note, estimate.gained(), *estimate.warnings(), *effort(estimate.info)]
     below = "".join(f"<p>{html.escape(clean(text))}</p>" for text in notes if text)
     return f"<table><thead>{line('th', HEADER)}</thead><tbody>{body}</tbody></table>{below}"
 

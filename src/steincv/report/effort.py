@@ -1,0 +1,50 @@
+"""What the default did besides fitting: members left out, orbits, draws to fit on; one line each."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from .clean import clean, short_method
+
+MOST_LEFT_OUT = 8
+LONGEST_REASON = 120
+
+
+def effort(info: Mapping[str, Any]) -> list[str]:
+    """Return the lines, none where nothing is to be said; `info` may come from a file and hold anything."""
+    lines = _left_out(info.get("left_out")), _orbits(info.get("orbits")), _fitting(info.get("fitting"))
+    return [line for line in lines if line]
+
+
+def _left_out(entries: Any) -> str:
+    if not isinstance(entries, list | tuple):
+        return ""
+    pairs = [entry for entry in entries if isinstance(entry, list | tuple) and len(entry) == 2]
+    said = [f"{short_method(str(name), 80)} ({clean(str(why), LONGEST_REASON)})" for name, why in pairs]
+    more = f" and {len(said) - MOST_LEFT_OUT} more" if len(said) > MOST_LEFT_OUT else ""
+    return f"Left out: {', '.join(said[:MOST_LEFT_OUT])}{more}." if said else ""
+
+
+def _orbits(entry: Any) -> str:
+    if not isinstance(entry, Mapping):
+        return ""
+    states, gradients, step, seconds, lost = (
+        _number(entry.get(name)) for name in ("states", "gradients", "step", "seconds", "lost")
+    )
+    if states <= 1 and seconds > 0:
+        return f"Orbits: none, because one gradient per draw would take {seconds:.3g} s."
+    if not (states > 1 and gradients > 0 and step > 0):
+        return ""
+    alone = f"; {lost:.1%} of the draws are alone, their orbits left the support" if lost > 0 else ""
+    return f"Orbits: {states:.0f} states around every draw, {gradients:,.0f} gradients, steps of {step:.2g}{alone}."
+
+
+def _fitting(said: Any) -> str:
+    """Return why draws that were given to fit on were not."""
+    return f"Draws to fit on were {clean(said, LONGEST_REASON)}" if isinstance(said, str) else ""
+
+
+def _number(value: Any) -> float:
+    """Return a finite number, or NaN for anything else."""
+    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if good else math.nan
