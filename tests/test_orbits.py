@@ -270,3 +270,37 @@ def test_fitting_draws_are_checked(runs):
     more = scv.Samples(draws[0], scores[0], fitting=(draws[1], scores[1]))
     with pytest.raises(scv.InputError, match="as a function"):
         scv.estimate(more, draws[0][..., 0], scv.Polynomial(1))
+
+
+# --- penalties ---------------------------------------------------------------------------------------
+
+
+def test_penalties_are_judged_by_leaving_out_whole_orbits():
+    """The closed form against fits that have not seen the orbit, one by one."""
+    from steincv.families.polynomial.ridge import PENALTIES, ridge
+
+    rng = np.random.default_rng(3)
+    count, states, features = 30, 4, 6
+    weight = rng.dirichlet(np.ones(states), size=count)
+    center = rng.normal(size=(count, 1, features))
+    x = (center + 0.1 * rng.normal(size=(count, states, features))).reshape(-1, features)
+    y = x @ rng.normal(size=(features, 1)) + np.repeat(rng.normal(size=count), states)[:, None]
+    found = ridge(x, y, np.ones(features, int), "auto", orbits=weight)
+
+    def left_out(penalty):
+        errors = []
+        for k in range(count):
+            kept = np.arange(count) != k
+            rows = np.repeat(kept, states)
+            w = weight[kept].reshape(-1, 1)
+            # the penalty is per orbit of all of them
+            design = np.hstack([np.ones((rows.sum(), 1)), x[rows]])
+            gram = design.T @ (w * design) + penalty * count * np.diag(np.r_[0.0, np.ones(features)])
+            beta = np.linalg.solve(gram, design.T @ (w * y[rows]))
+            residual = y[~rows, 0] - np.hstack([np.ones((states, 1)), x[~rows]]) @ beta[:, 0]
+            errors.append((weight[k] @ residual) ** 2)
+        return np.mean(errors)
+
+    errors = [left_out(penalty) for penalty in PENALTIES]
+    assert found.penalty[0] == PENALTIES[int(np.argmin(errors))]
+    assert found.leave_one_out[0] == pytest.approx(min(errors), rel=1e-6)

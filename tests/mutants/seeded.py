@@ -44,8 +44,8 @@ BUGS = (
     Bug(
         "score with the wrong sign",
         "stein/coordinates.py",
-        "s = samples.scores.reshape(-1, samples.dim)[rows] * self.scale",
-        "s = -samples.scores.reshape(-1, samples.dim)[rows] * self.scale",
+        "s = samples.scores.reshape(-1, dim)[rows] * self.scale",
+        "s = -samples.scores.reshape(-1, dim)[rows] * self.scale",
         ("tests/test_laws.py", "-k", "test_exact_for_polynomials and polynomial"),
     ),
     Bug(
@@ -72,9 +72,9 @@ BUGS = (
     # chains and folds
     Bug(
         "chains and draws swapped",
-        "families/method.py",
-        "return g.reshape(*samples.draws.shape[:2], -1)",
-        "return g.reshape(*samples.draws.shape[1::-1], -1).swapaxes(0, 1)",
+        "families/problem.py",
+        "return g.reshape(chains, draws, -1)",
+        "return g.reshape(draws, chains, -1).swapaxes(0, 1)",
         ("tests/trust/test_chain_axis.py",),
     ),
     Bug(
@@ -97,6 +97,20 @@ BUGS = (
         "others = [np.sum(parts[:k] + parts[k + 1 :], axis=0) for k in range(len(parts))] if len(folds) > 1 else parts",
         "others = [total] * len(parts)",
         ("tests/trust/test_stack_weights.py",),
+    ),
+    Bug(
+        "orbits whose states weigh alike",
+        "stein/orbits.py",
+        "weight = np.exp(energy.min(axis=1, keepdims=True) - energy)",
+        "weight = np.exp(0.0 * (energy.min(axis=1, keepdims=True) - energy))",
+        ("tests/test_orbits.py", "-k", "unbiased"),
+    ),
+    Bug(
+        "a penalty chosen by leaving out one state of an orbit",
+        "families/polynomial/ridge.py",
+        "hat = (left * shrink) @ left.transpose(0, 2, 1) + root[:, :, None] * root[:, None] / n",
+        "hat = np.eye(states) * ((left * shrink) @ left.transpose(0, 2, 1))",
+        ("tests/test_orbits.py", "-k", "whole_orbits"),
     ),
     Bug(
         "the gap of one chain's folds forgotten",
@@ -130,8 +144,8 @@ BUGS = (
     Bug(
         "in-sample standard error: the fit's own residuals",
         "estimating.py",
-        "fit = method.cross_fit(samples, targets, plan, seed=seed)",
-        "fit = CrossFit(method.fit(samples, targets, seed=seed)(samples), {})",
+        "fit = method.cross_fit(samples, averaged, plan, seed=seed)",
+        "fit = CrossFit(method.fit(samples, averaged, seed=seed)(samples), {})",
         ("tests/test_estimate.py", "-k", "by_hand"),
     ),
     Bug(
@@ -143,14 +157,14 @@ BUGS = (
     ),
     Bug(
         "no guard: a loss reported as a gain",
-        "estimating.py",
+        "judging/verdict.py",
         "elif guard and (alarms or widened[k] >= gain_limit(plain.ess[k])):",
         "elif guard and alarms:",
         ("tests/test_estimate.py", "-k", "noise or guard"),
     ),
     Bug(
         "wrong scores noticed and used all the same",
-        "estimating.py",
+        "judging/verdict.py",
         "elif guard and (alarms or widened[k] >= gain_limit(plain.ess[k])):",
         "elif guard and widened[k] >= gain_limit(plain.ess[k]):",
         ("tests/test_estimate.py", "-k", "wrong_scores"),
