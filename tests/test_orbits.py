@@ -304,3 +304,26 @@ def test_penalties_are_judged_by_leaving_out_whole_orbits():
     errors = [left_out(penalty) for penalty in PENALTIES]
     assert found.penalty[0] == PENALTIES[int(np.argmin(errors))]
     assert found.leave_one_out[0] == pytest.approx(min(errors), rel=1e-6)
+
+
+def test_parameters_at_the_draws_and_a_function_elsewhere():
+    """As adapters hand them over: f by names, as a function of the parameters, or none, is known at all states."""
+    import jax.numpy as jnp
+
+    x = np.random.default_rng(0).normal(size=(4, 80, 3))
+    parameters = {"scale": np.exp(x[..., 0]), "rest": x[..., 1:]}
+    samples = scv.Samples(
+        x,
+        -x,
+        constrain=lambda v: {"scale": jnp.exp(v[0]), "rest": v[1:]},
+        parameters=parameters,
+        log_density=LogDensity(gaussian),
+    )
+    by_name = scv.estimate(samples, ["rest", "scale"], scv.Polynomial(2), orbits=4)
+    assert by_name.labels == ("rest[0]", "rest[1]", "scale")
+    everything = scv.estimate(samples, None, scv.Polynomial(2), orbits=4)
+    assert everything.labels == ("scale", "rest[0]", "rest[1]")
+    np.testing.assert_allclose(everything.mean[[1, 2, 0]], by_name.mean, rtol=1e-8, atol=1e-10)
+    assert float(everything.mean[0]) == pytest.approx(np.exp(0.5), rel=0.02)
+    by_function = scv.estimate(samples, lambda p: p["scale"], scv.Polynomial(2), orbits=4)
+    np.testing.assert_allclose(by_function.mean, everything.mean[0], rtol=1e-8)

@@ -67,7 +67,15 @@ def from_numpyro(mcmc: object, *args: object, **kwargs: object) -> Samples:
         scores = at_draws(log_density, draws)[1]
     others = {name: np.asarray(array) for name, array in kept.items() if name not in values}
     parameters = Parameters(values | others, shown=latent)
-    return Samples(draws, scores, names, parameters=parameters, log_density=log_density)
+
+    def constrain(x: Array) -> dict[str, Any]:
+        """Return the sites that the run kept, at one unconstrained vector."""
+        position = dict(zip(latent, split(x), strict=True))
+        seeded = seed(model, jax.random.key(0))
+        found = library.infer.util.constrain_fn(seeded, args, kwargs, position, return_deterministic=True)
+        return {name: found[name] for name in parameters.arrays}
+
+    return Samples(draws, scores, names, constrain, parameters, log_density)
 
 
 def _latent_sites(trace: Mapping[str, Any], kept: Mapping[str, Any]) -> list[str]:

@@ -37,7 +37,10 @@ def samples_of_tree(
         return Samples(draws, scores, names, lambda x: constrain(of_vector(x)), **more)
     # one array is one vector, and f a function of it; a tree is a dict of parameters
     bare = jax.tree_util.treedef_is_leaf(jax.tree.structure(position))
-    return Samples(draws, scores, names, parameters=None if bare else leaves, **more)
+    if bare:
+        return Samples(draws, scores, names, **more)
+    split = splitter([array.shape[2:] for array in leaves.values()])
+    return Samples(draws, scores, names, lambda x: dict(zip(leaves, split(x), strict=True)), leaves, **more)
 
 
 def position_of_vector(position: PyTree) -> Callable[[Array], PyTree]:

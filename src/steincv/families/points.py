@@ -75,8 +75,8 @@ def gather(
     if states > 1:
         x, s, weight, info = _around(samples, states, coordinates, folds, seed)
         values = _at(x, f, samples)
-    if samples.fitting is not None and samples.parameters is not None:
-        # adapters know the parameters at the draws only, and hand over the warm-up of every run that kept it
+    if samples.fitting is not None and samples.parameters is not None and samples.constrain is None:
+        # some adapters know the parameters at the draws only, and hand over the warm-up of every run that kept it
         info = {**info, "fitting": f"not used: {_unknown(samples, f)}"}
     elif samples.fitting is not None:
         more = [_as_chains(a, draws, states) for a in samples.fitting]
@@ -112,8 +112,10 @@ def _states(samples: Samples, f: Any, wanted: Any, n: int) -> tuple[int, dict[st
 
 def _unknown(samples: Samples, f: Any) -> str:
     """Say why f cannot be evaluated at new points, if so."""
-    if samples.parameters is not None:
-        return "`samples` holds arrays of parameters; give it the function `constrain` instead."
+    if samples.parameters is not None and samples.constrain is None:
+        return "`samples` holds arrays of parameters; give it the function `constrain` as well."
+    if f is None or _names_of(f, samples):
+        return ""
     each = f.values() if isinstance(f, Mapping) else [f]
     if any(not (g is None or callable(g)) for g in each):
         return "give it as a function, not as an array of values at the draws."
@@ -174,7 +176,19 @@ def _at(x: np.ndarray, f: Any, samples: Samples, what: str = "orbits") -> np.nda
     """Evaluate f at new points `(chain, state, dim)`."""
     if why := _unknown(samples, f):
         raise InputError(f"`{what}` need f at new points: {why}")
-    return values_of(f, Samples.at(x, samples)).array
+    names = _names_of(f, samples)
+    wanted = (lambda p: {name: p[name] for name in names}) if names else f
+    return values_of(wanted, Samples.at(x, samples)).array
+
+
+def _names_of(f: Any, samples: Samples) -> tuple[str, ...]:
+    """Return the parameters that f names, where it does."""
+    if samples.parameters is None:
+        return ()
+    if f is None:
+        return samples.parameters.shown
+    names = (f,) if isinstance(f, str) else f
+    return tuple(names) if isinstance(names, list | tuple) and all(isinstance(n, str) for n in names) else ()
 
 
 def _as_chains(points: np.ndarray, draws: int, states: int) -> np.ndarray:

@@ -118,7 +118,8 @@ class Samples:
     - `scores`: the same shape.
     - `names`: one label a coordinate; `x[0]`, `x[1]`, ... if not given.
     - `constrain`: maps one unconstrained vector to a dict of the parameters as the user knows them.
-    - `parameters`: instead of `constrain`, what it would return: a dict of arrays `(chain, draw, ...)`.
+    - `parameters`: what `constrain` would return at the draws: a dict of arrays `(chain, draw, ...)`. With both, the
+      arrays are used at the draws, and the function at other points.
     - `log_density`: the model, where it can still be asked: a function of one unconstrained vector that JAX can
       differentiate, or that returns the log density and its gradient. `estimate` then looks around every draw.
     - `fitting`: a pair of draws and scores `(n, dim)` or `(chain, draw, dim)` to fit on as well, such as those of the
@@ -177,8 +178,6 @@ class Samples:
         if constrain is not None and not callable(constrain):
             raise InputError(f"`constrain` must be a function of one vector, got {type(constrain).__name__}.")
         if parameters is not None:
-            if constrain is not None:
-                raise InputError("`constrain` and `parameters` are two ways to say the same; give one of them.")
             parameters = parameters if isinstance(parameters, Parameters) else Parameters(parameters)
             for name, array in parameters.arrays.items():
                 if array.shape[:2] != draws.shape[:2]:

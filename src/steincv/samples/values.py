@@ -113,16 +113,17 @@ def _evaluate(f: Callable, samples: Samples) -> Any:
     import jax
 
     rows = _rows(samples)
+    constrain = samples.constrain if samples.parameters is None else None
 
     def at(row: Any) -> Any:
-        return _in_order(f(row if samples.constrain is None else _in_order(samples.constrain(row))))
+        return _in_order(f(row if constrain is None else _in_order(constrain(row))))
 
     try:
         try:
             with jax.enable_x64(True):
                 pieces = [_mapped(at, _part(rows, slice(i, i + PIECE))) for i in range(0, samples.size, PIECE)]
         except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
-            pieces = [_one_by_one(f, samples.constrain, rows, samples.size)]
+            pieces = [_one_by_one(f, constrain, rows, samples.size)]
         whole = jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
     except Exception as error:
         raise InputError(f"`f` failed when it was evaluated at the draws: {type(error).__name__}: {error}") from error
