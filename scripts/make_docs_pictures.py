@@ -1,4 +1,4 @@
-"""Makes the pictures of the documentation: why, trace, demo, and report where there is a browser."""
+"""Makes the pictures of the documentation: why, trace, geometry, demo, and report where there is a browser."""
 
 import os
 import re
@@ -90,12 +90,12 @@ def why():
     print(f"         bias of the controlled mean {controlled.mean() - truth:.5f}, truth {truth:.5f}")
 
 
-def trace():
-    """What the first page ends with: its own code, run."""
-    code = "\n".join(re.findall(r"^```python\n(.*?)^```", (DOCS / "index.md").read_text(), re.DOTALL | re.MULTILINE))
+def of_page(page, picture):
+    """Run the code of a page, and keep the picture that it makes."""
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE))
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        exec(compile(code, "index.md", "exec"), {})
-        shutil.copy("trace.png", DOCS / "trace.png")
+        exec(compile(code, page, "exec"), {})
+        shutil.copy(picture, DOCS / picture)
 
 
 def demo():
@@ -120,5 +120,6 @@ def demo():
 
 if __name__ == "__main__":
     why()
-    trace()
+    of_page("index.md", "trace.png")
+    of_page("howto/geometry.md", "geometry.png")
     demo()
