@@ -17,9 +17,9 @@ class Auto(Method):
     """Stacks the plain mean, polynomials, a kernel and networks; which of them is decided by draws and dimension.
 
     Members come in stages, cheapest first (`budget.stages`). Outputs that one of them already solves to round-off are
-    not fitted again. Closed forms are fitted in affine and, where the scores show a shape, in learned coordinates; the
-    dearer members of each output in those coordinates that suited its closed forms better. `result.info["members"]`
-    lists weights, out-of-fold variance ratios and seconds.
+    not fitted again. Members are fitted in affine and, where the scores show a shape, in learned coordinates; in many
+    dimensions the dearer ones, for each output, only in those that suited its closed forms better.
+    `result.info["members"]` lists weights, out-of-fold variance ratios and seconds.
 
     >>> import numpy as np, steincv as scv
     >>> x = np.random.default_rng(0).normal(size=(4, 100, 2))
@@ -77,7 +77,7 @@ def _asked(stage: Stage, left: Mapping[Kind, np.ndarray]) -> list[Member]:
     asked = []
     for entry in stage.entries:
         for k, kind in enumerate(left):
-            outputs = np.flatnonzero(unsolved if stage.closed else unsolved & (best == k))
+            outputs = np.flatnonzero(unsolved if stage.everywhere else unsolved & (best == k))
             if len(outputs):
                 asked.append(Member(entry.method, entry.usual if kind == "affine" else entry.learned, outputs))
         if entry.both and "affine" in left and "learned" in left and unsolved.any():

@@ -26,6 +26,7 @@ class Limits(NamedTuple):
     structure_dimensions: int = 12
     # Distances tell less and less in more dimensions than these.
     kernel_dimensions: int = 15
+    everywhere_dimensions: int = 15
     # With more draws a kernel sits at landmarks only.
     kernel_draws: int = 1000
     landmarks: int = 500
@@ -56,12 +57,14 @@ class Entry(NamedTuple):
 class Stage(NamedTuple):
     """Members that are fitted side by side, for outputs that keep more than a share `above` of their variance.
 
-    `closed`: they cost little, and are fitted in both kinds of coordinates. Others are fitted, for each output, in that
-    kind only in which the closed forms left less of it.
+    - `closed`: they are closed forms, whose best is the second choice where the stack is not trusted.
+    - `everywhere`: they are fitted in affine and in learned coordinates. Otherwise, for each output, in that kind only
+      in which the closed forms left less of it.
     """
 
     entries: tuple[Entry, ...]
     closed: bool
+    everywhere: bool
     above: float = LIMITS.solved
 
 
@@ -91,7 +94,8 @@ def plan(n: int, dim: int, outputs: int) -> Plan:
     left_out = [(str(entry.method), why) for entry in dear if (why := _too_much(entry.method.cost(n, dim, outputs)))]
     names = {name for name, _ in left_out}
     kept = tuple(entry for entry in dear if str(entry.method) not in names)
-    stages = [Stage(tuple(closed), closed=True), Stage(kept, closed=False)]
+    # in few dimensions a kernel or a network may gain thousands of times more in the coordinates that suit it
+    stages = [Stage(tuple(closed), True, True), Stage(kept, False, dim <= LIMITS.everywhere_dimensions)]
     return Plan(tuple(stage for stage in stages if stage.entries), tuple(left_out))
 
 
