@@ -52,7 +52,7 @@ class Auto(Method):
             members += asked
             closed += len(asked) * stage.closed
         names = [str(member) for member in members]
-        stacked = combine(names, fits, f, training.folds, start)
+        stacked = combine(names, fits, f, training.folds, start, LIMITS.within)
         if planned.left_out:
             stacked = replace(stacked, info={**stacked.info, "left_out": planned.left_out})
         if training.fewest < LIMITS.some:

@@ -34,6 +34,8 @@ class Limits(NamedTuple):
     potential_dimensions: int = 1000
     # Below this share of the variance there is nothing left to win, only round-off.
     solved: float = 1e-18
+    # A member that leaves more than so many times what the best one leaves adds nothing but its far draws.
+    within: float = 10.0
     # A member may take this many operations per fit, some fifteen seconds of a core, and this part of the free memory.
     operations: float = 1.5e11
     memory: float = 0.125

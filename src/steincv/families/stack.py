@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from ..judging.error_bars import ROUND_OFF
 from ..runtime.validation import InputError
@@ -74,9 +74,18 @@ class Stack(Method):
 
 
 def combine(
-    names: Sequence[str], fits: Sequence[CrossFit], values: np.ndarray, folds: Sequence[Fold], start: float
+    names: Sequence[str],
+    fits: Sequence[CrossFit],
+    values: np.ndarray,
+    folds: Sequence[Fold],
+    start: float,
+    within: float = np.inf,
 ) -> CrossFit:
-    """Stack out-of-fold control variates; the weights of a fold come from the others."""
+    """Stack out-of-fold control variates; the weights of a fold come from the others.
+
+    A member enters the stack of an output only if it leaves at most `within` times the variance that the best leaves:
+    one that is far out at a few draws looks good in the folds that do not have them.
+    """
     columns = np.stack([fit.g for fit in fits])
     size = np.abs(values - values[0, 0]).max(axis=(0, 1))
     size = np.where(size > 0, size, 1.0)
@@ -87,11 +96,12 @@ def combine(
     g = np.zeros_like(values)
     # With a single held-out fold there is no other one; its own few weights hardly matter.
     others = [np.sum(parts[:k] + parts[k + 1 :], axis=0) for k in range(len(parts))] if len(folds) > 1 else parts
-    weights = [convex_weights(moment) for moment in others]
+    left = np.maximum(np.einsum("okk->ko", total), 0)
+    kept = left[1:] <= within * left[1:].min(axis=0)
+    weights = [convex_weights(moment, kept) for moment in others]
     for fold, w in zip(folds, weights, strict=True):
         fold.test.put(g, sum(wk * fold.test.take(c) for wk, c in zip(w, columns, strict=True)))
-    variance = np.maximum(np.einsum("okk->ko", total), 0)
-    ratio = np.divide(variance[1:], variance[0], out=np.ones_like(variance[1:]), where=variance[0] > 0)
+    ratio = np.divide(left[1:], left[0], out=np.ones_like(left[1:]), where=left[0] > 0)
     members = [
         {
             "method": name,
@@ -113,23 +123,28 @@ def moments(
     return np.einsum("jno,kno->ojk", columns, columns, optimize=True)
 
 
-def convex_weights(second_moments: Float[np.ndarray, "out column column"]) -> Float[np.ndarray, "member out"]:
+def convex_weights(
+    second_moments: Float[np.ndarray, "out column column"], kept: Bool[np.ndarray, "member out"] | None = None
+) -> Float[np.ndarray, "member out"]:
     r"""The weights of the members that minimise $w^T C w$ over the simplex, whose first corner is the plain mean.
 
     With $C = A^T A$, the minimiser is that of $|A u|^2 + (1 - \sum_k u_k)^2$ over $u \ge 0$, made to sum to one.
     """
     from scipy.optimize import nnls  # slow to import: only when needed
 
-    weights = []
-    for c in second_moments:
+    weights = np.zeros((second_moments.shape[1] - 1, len(second_moments)))
+    for out, whole in enumerate(second_moments):
+        members = np.arange(len(weights)) if kept is None else np.flatnonzero(kept[:, out])
+        columns = np.r_[0, 1 + members]
+        c = whole[np.ix_(columns, columns)]
         if c[0, 0] <= ROUND_OFF**2 * np.trace(c):  # f does not vary: nothing to reduce
-            weights.append(np.zeros(len(c) - 1))
             continue
         values, vectors = np.linalg.eigh(c / c[0, 0])
         root = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
         u, _ = nnls(np.vstack([root, np.ones(len(c))]), np.append(np.zeros(len(c)), 1.0))
-        weights.append(u[1:] / u.sum() if u.sum() > 0 else np.zeros(len(c) - 1))
-    return np.array(weights).T
+        if u.sum() > 0:
+            weights[members, out] = u[1:] / u.sum()
+    return weights
 
 
 def _part(problem: Problem, block: Block) -> Problem:
