@@ -124,6 +124,7 @@ def changed(path, edit):
         lambda arrays, meta: meta.update(layers=["affine", "pickle"]),
         lambda arrays, meta: meta.update(layers=meta["layers"][1:]),
         lambda arrays, meta: meta["names"].append("more"),
+        lambda arrays, meta: meta.update(fisher=[1.0, 0.0]),
         lambda arrays, meta: arrays.update({"0 scale": np.full(8, np.nan)}),
         lambda arrays, meta: arrays.update({k: a + 100 for k, a in arrays.items() if k.endswith("parents")}),
         lambda arrays, meta: arrays.update({k: a - 100 for k, a in arrays.items() if k.endswith("terms")}),

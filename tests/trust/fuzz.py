@@ -1,4 +1,4 @@
-"""Damaged files through every door that reads one: `Estimate.load`, `Samples.open`, `from_arviz`, the command line.
+"""Damaged files through every door that reads one: saved results, `Samples.open`, `from_arviz`, the command line.
 
     python tests/trust/fuzz.py 2000        # this many of each kind; prints what became of them as JSON
 
@@ -37,6 +37,7 @@ def good_files(folder):
     samples = scv.Samples(x, -x, ["mu", "log_tau"])
     np.savez(folder / "draws.npz", draws=x, scores=-x, names=samples.names)
     scv.estimate(samples, None, scv.Polynomial(1), stat=("mean", "sd")).save(folder / "result.npz")
+    scv.geometry(funnel()).save(folder / "geometry.npz")
     dims = ("chain", "draw", "unconstrained_parameter")
     data = {"unconstrained_draw": (dims, x), "gradient": (dims, -x)}
     labelled = xarray.Dataset(data, {"unconstrained_parameter": ["mu", "log_tau"]})
@@ -50,12 +51,28 @@ def good_files(folder):
     labelled_doors = [read_samples, scv.from_arviz, streamed, command]
     return {
         "result": (folder / "result.npz", [scv.Estimate.load]),
+        "geometry": (folder / "geometry.npz", [shown_geometry]),
         "npz": (folder / "draws.npz", [read_samples, command]),
         "netcdf": (folder / "draws.nc", labelled_doors),
         "packed netcdf": (folder / "packed.nc", labelled_doors),
         "zarr 2": (folder / "two.zarr", labelled_doors),
         "zarr 3": (folder / "three.zarr", labelled_doors),
     }
+
+
+def funnel():
+    """Draws of two parameters of which one scales the other."""
+    h, w = np.random.default_rng(0).normal(size=(2, 4, 60))
+    return scv.Samples(np.stack([h, np.exp(h) * w], axis=-1), np.stack([-h + w**2 - 1, -w / np.exp(h)], axis=-1))
+
+
+def shown_geometry(path):
+    """`Geometry.load`, its table and its map."""
+    found = scv.Geometry.load(path)
+    repr(found)
+    if found.learned is not None:
+        with np.errstate(all="ignore"):
+            found.learned(np.zeros((1, 2)), np.zeros((1, 2)))
 
 
 def streamed(path):

@@ -1,6 +1,7 @@
 """The geometry of a posterior in a file: the layers of its map as arrays, and one JSON text. No pickle."""
 
 import json
+import math
 from dataclasses import fields
 
 import numpy as np
@@ -51,7 +52,8 @@ def load_geometry(path: StrPath) -> Geometry:
         learned = None
         if meta["kind"] is not None:
             layers = tuple(_layer(path, k, LAYERS[kind], len(names)) for k, kind in enumerate(meta["layers"]))
-            if not layers or not isinstance(layers[0], Affine):
+            sound = all(math.isfinite(each) and each > 0 for each in fisher)
+            if not layers or not isinstance(layers[0], Affine) or not sound:
                 raise _changed(path)
             learned = Learned(layers, str(meta["kind"]), fisher)
         return Geometry.of_map(names, learned, fisher, int(meta["draws"]))
