@@ -32,6 +32,9 @@ class Player:
         return f"{self.method} ({self.version})"
 
 
+BASELINE = Player(FIRST_VERSION, "auto")
+
+
 def players() -> list[Player]:
     """All that have run, the earlier version first, methods in the order of their table."""
     found = {Player(version, line["method"]) for version in versions() for line in lines(version)}
@@ -64,10 +67,14 @@ def summary(chosen: list[str], player: Player) -> dict[str, float]:
     ran = [s for s in mine if not s.failed]
     ratios = [np.median(s.reported_over_true) for s in ran]
     covered = [s.coverage for s in ran if np.isfinite(s.coverage)]
+    old = {name: scores().get((name, BASELINE)) for name in chosen}
+    against = [scores()[name, player].median / s.median for name, s in old.items() if s and (name, player) in scores()]
     return {
         "posteriors": len(mine),
         "failed": sum(bool(s.failed) for s in mine),
         "gain": geometric_mean([s.median for s in mine]),
+        "times before": geometric_mean(against),
+        "at least": min(against, default=np.nan),
         "worst": min((s.worst for s in ran), default=np.nan),
         "reported / true": float(np.median(ratios)) if ratios else np.nan,
         "coverage": float(np.mean(covered)) if covered else np.nan,
