@@ -49,9 +49,13 @@ def from_numpyro(mcmc: object, *args: object, **kwargs: object) -> Samples:
         seeded = seed(model, jax.random.key(0))
         return trace_of(substitute(seeded, data=values)).get_trace(*args, **kwargs)
 
-    first = {name: np.asarray(array)[0, 0] for name, array in kept.items()}
+    # Arrays of NumPy that a model closes over are remembered in the precision of the run that traced them, which may
+    # be single; forgotten, they are taken as they are.
+    jax.clear_caches()
+    first = {name: np.asarray(array, np.float64)[0, 0] for name, array in kept.items()}
     sites: dict[str, Any] = {}
-    jax.eval_shape(lambda row: sites.update(trace(row)), first)  # what sites there are, without computing them
+    with jax.enable_x64(True):
+        jax.eval_shape(lambda row: sites.update(trace(row)), first)  # what sites there are, without computing them
     latent = _latent_sites(sites, kept)
     values = {name: np.asarray(kept[name]) for name in latent}
     if all(f"z.{name}" in extra for name in latent):

@@ -134,7 +134,8 @@ def _log_density(model: Any) -> LogDensity:
 
     A point that Stan refuses has density 0 there: value -inf, gradient 0.
     """
-    threads = os.cpu_count() if "STAN_THREADS=true" in model.model_info() else 1
+    about = model.model_info() if hasattr(model, "model_info") else ""  # not in its first versions
+    threads = os.cpu_count() if "STAN_THREADS=true" in about else 1
 
     def one(u: np.ndarray) -> tuple[float, np.ndarray]:
         try:

@@ -44,13 +44,18 @@ class Auto(Method):
         for stage in planned.stages:
             asked = _asked(stage, left)
             for member, fit in zip(asked, training.fit(asked), strict=True):
+                # members beside this one may have solved some outputs to round-off
+                outputs = np.arange(f.shape[-1])[member.outputs]
+                wanted = np.min(list(left.values()), axis=0)[outputs] > stage.above
+                if not wanted.any():
+                    continue
                 g = np.zeros_like(f)
-                g[..., member.outputs] = fit.g
+                g[..., outputs[wanted]] = fit.g[..., wanted]
                 fits.append(CrossFit(g, fit.info))
+                members.append(member)
+                closed += stage.closed
                 if member.kind in left:
                     np.minimum(left[member.kind], _ratio(training, g), out=left[member.kind])
-            members += asked
-            closed += len(asked) * stage.closed
         names = [str(member) for member in members]
         stacked = combine(names, fits, f, training.folds, start, LIMITS.within)
         if planned.left_out:

@@ -97,7 +97,7 @@ def combine(
     # With a single held-out fold there is no other one; its own few weights hardly matter.
     others = [np.sum(parts[:k] + parts[k + 1 :], axis=0) for k in range(len(parts))] if len(folds) > 1 else parts
     left = np.maximum(np.einsum("okk->ko", total), 0)
-    kept = left[1:] <= within * left[1:].min(axis=0)
+    kept = None if np.isinf(within) else left[1:] <= within * left[1:].min(axis=0)
     weights = [convex_weights(moment, kept) for moment in others]
     for fold, w in zip(folds, weights, strict=True):
         fold.test.put(g, sum(wk * fold.test.take(c) for wk, c in zip(w, columns, strict=True)))

@@ -105,7 +105,7 @@ class Screen:
         features = _cubic(self.z, self.s, variables)
         columns = np.flatnonzero(degrees(len(variables), 3) == 3)
         size = np.sqrt(np.einsum("nk,nk->k", features[:, columns], features[:, columns]))
-        strength = np.abs(residual @ features[:, columns]) / size
+        strength = np.abs(residual @ features[:, columns]) / np.maximum(size, np.finfo(size.dtype).tiny)
         return np.sort(columns[np.argsort(-strength, kind="stable")[:most]])
 
     def relevant(self, y: np.ndarray, most: int) -> Int[np.ndarray, " v"]:
@@ -119,7 +119,7 @@ class Screen:
         r = residual[:, None]
         covariance = (z * r).T @ self.s + (s * r).T @ self.z
         square = (z * z).T @ self.s**2 + (s * s).T @ self.z**2 + 2 * (z * s).T @ (self.z * self.s)
-        return covariance / np.sqrt(square / len(r))
+        return covariance / np.sqrt(np.maximum(square / len(r), np.finfo(square.dtype).tiny))
 
     @cached_property
     def _screened(self) -> tuple[np.ndarray, np.ndarray]:
@@ -134,7 +134,7 @@ class Screen:
         square += square.T.copy()
         d = z * s
         square += 2 * (d.T @ d)
-        return np.sqrt(square / len(z))
+        return np.sqrt(np.maximum(square / len(z), np.finfo(square.dtype).tiny))  # scores may all be zero
 
 
 def _root(x: np.ndarray) -> np.ndarray:
