@@ -8,7 +8,7 @@ import numpy as np
 
 from ..stein.coordinates import Standardise
 from .budget import LIMITS, Stage, plan
-from .method import Control, CrossFit, Kind, Member, Method, Problem, Simpler, Training
+from .method import Control, CrossFit, Kind, Member, Method, Problem, Simpler, Term, Training, WeightedSum
 from .stack import Stack, combine
 
 
@@ -51,7 +51,7 @@ class Auto(Method):
                     continue
                 g = np.zeros_like(f)
                 g[..., outputs[wanted]] = fit.g[..., wanted]
-                fits.append(CrossFit(g, fit.info))
+                fits.append(CrossFit(g, fit.info, fitted=_of_all(member, fit, wanted, f.shape[-1])))
                 members.append(member)
                 closed += stage.closed
                 if member.kind in left:
@@ -90,12 +90,22 @@ def _asked(stage: Stage, left: Mapping[Kind, np.ndarray]) -> list[Member]:
     return asked
 
 
+def _of_all(member: Member, fit: CrossFit, wanted: np.ndarray, outputs: int) -> list[WeightedSum]:
+    """Return the kept g of every fold as functions of all outputs, zero where the member is not wanted."""
+    return [WeightedSum([Term(g, 1.0 * wanted, member.outputs)], outputs) for g in fit.fitted]
+
+
 def _best(stacked: CrossFit, names: Sequence[str], fits: Sequence[CrossFit]) -> Simpler:
     """Return of each output the closed form that leaves least: a kernel or network can be far out at a draw or two."""
     ratios = np.array([stacked.info["members"][k]["variance_ratio"] for k in range(len(names))])
     best = ratios.argmin(axis=0)
     g = np.stack([fits[k].g[..., out] for out, k in enumerate(best)], axis=-1)
-    return Simpler(g, tuple(names[k] for k in best))
+    folds = range(len(fits[0].fitted))
+    kept = [
+        WeightedSum([Term(fits[k].fitted[fold], 1.0 * (best == k)) for k in range(len(names))], len(best))
+        for fold in folds
+    ]
+    return Simpler(g, tuple(names[k] for k in best), kept)
 
 
 def _ratio(training: Training, g: np.ndarray) -> np.ndarray:

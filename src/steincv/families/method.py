@@ -28,6 +28,8 @@ from .problem import (
     Place as Place,
     Problem as Problem,
     Simpler as Simpler,
+    Term as Term,
+    WeightedSum as WeightedSum,
     as_values as as_values,
     make_problem as make_problem,
     spaced_sample as spaced_sample,
@@ -111,11 +113,12 @@ class Member(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """What a fit gives back: g at the test draws of its folds, how each came about, and the seconds it took."""
+    """What a fit gives back: g at the test draws of its folds, how each came about, the seconds, and g as functions."""
 
     g: list[np.ndarray]
     infos: list[Mapping[str, Any]]
     seconds: float
+    fitted: list[Fitted]
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +127,8 @@ class Training:
 
     - `folds`: of the first `chains` chains, which are averaged over. Chains after them are only fitted on.
     - `states`, `weight`: every draw is this many states in a row, an orbit; as in `Problem`.
+    - `keep`: g of every fold is kept as a function, to be evaluated at other draws. Everything is then fitted in this
+      process, for functions do not travel.
     """
 
     draws: Float[np.ndarray, "chain state dim"]
@@ -136,6 +141,7 @@ class Training:
     coordinates: str = "auto"
     states: int = 1
     weight: Float[np.ndarray, "chain state"] | None = None
+    keep: bool = False
     _made: dict[tuple[int, str], FoldProblem] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -180,12 +186,13 @@ class Training:
             for fold, part in zip(self.folds, (part for answer in mine for part in answer.g), strict=True):
                 fold.test.put(g, part)
             infos = [dict(info) for answer in mine for info in answer.infos]
-            fits.append(CrossFit(g, {"seconds": sum(answer.seconds for answer in mine), "folds": infos}))
+            info = {"seconds": sum(answer.seconds for answer in mine), "folds": infos}
+            fits.append(CrossFit(g, info, fitted=[one for answer in mine for one in answer.fitted]))
         return fits
 
     def _answers(self, jobs: list[tuple[Member, tuple[int, ...]]]) -> list[_Answer]:
         crew = team()
-        if isinstance(crew, Team):
+        if isinstance(crew, Team) and not self.keep:
             shared = crew.share(self._arrays())
             layout = (self.names, self.seed, self.chains, self.coordinates, self.states, len(self.folds))
             return [ask() for ask in [crew.start(_fit_elsewhere, shared, layout, job) for job in jobs]]
@@ -261,16 +268,17 @@ class Training:
         made = [self.problem(k, kind) for k in which]
         problems = [m.problem.select(outputs) for m in made]
         controls = method.solve([p if method.weighted else p.at_draws() for p in problems], self.seed)
-        found = []
+        found, kept = [], []
         for k, (_, coordinates, scale), control in zip(which, made, controls, strict=True):
             test = self._of_states(self.folds[k].test)
             fitted = Fitted(coordinates, scale if outputs is None else scale[outputs], control)
+            kept += [fitted] * self.keep
             g = fitted(Samples.trusted(test.take(self.draws), test.take(self.scores), self.names))
             if self.weight is not None:
                 weight = test.take(self.weight)[..., None]
                 g = (g * weight).reshape(len(test.chains), -1, self.states, g.shape[-1]).sum(axis=2)
             found.append(g)
-        return _Answer(found, [dict(control.info) for control in controls], time.perf_counter() - start)
+        return _Answer(found, [dict(control.info) for control in controls], time.perf_counter() - start, kept)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """Return all that a fit looks at, to be sent elsewhere."""

@@ -111,16 +111,22 @@ class Fitted:
         return g.reshape(chains, draws, -1)
 
 
+#: A fitted g as a function of samples: a `Fitted`, or a sum of several.
+Evaluator = Callable[[Samples], Float[np.ndarray, "chain draw out"]]
+
+
 @dataclass(frozen=True, eq=False)
 class CrossFit:
     """Out-of-fold g `(chain, draw, out)`: at every draw from a fit that has not seen it.
 
-    `simpler` is a second choice, for outputs where g is not trusted.
+    - `simpler`: a second choice, for outputs where g is not trusted.
+    - `fitted`: of every fold its g as a function, where the training keeps them.
     """
 
     g: Float[np.ndarray, "chain draw out"]
     info: Mapping[str, Any]
     simpler: "Simpler | None" = None
+    fitted: Sequence[Evaluator] = ()
 
 
 class Simpler(NamedTuple):
@@ -128,6 +134,30 @@ class Simpler(NamedTuple):
 
     g: Float[np.ndarray, "chain draw out"]
     methods: tuple[str, ...]
+    fitted: Sequence[Evaluator] = ()
+
+
+class Term(NamedTuple):
+    """A fitted g with the outputs it is of, all of them if None, and the weight of each."""
+
+    fitted: Evaluator
+    weight: Float[np.ndarray, " out"]
+    outputs: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedSum:
+    """A sum of fitted control variates; those of no weight are not evaluated."""
+
+    terms: Sequence[Term]
+    outputs: int
+
+    def __call__(self, samples: Samples) -> Float[np.ndarray, "chain draw out"]:
+        g = np.zeros((*samples.draws.shape[:2], self.outputs))
+        for fitted, weight, outputs in self.terms:
+            if weight.any():
+                g[..., slice(None) if outputs is None else outputs] += weight * fitted(samples)
+        return g
 
 
 class FoldProblem(NamedTuple):

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from ..judging.error_bars import ROUND_OFF
 from ..runtime.validation import InputError
 from ..stein.folds import Block, Fold, make_folds
-from .method import Control, CrossFit, Kind, Member, Method, Place, Problem, Training
+from .method import Control, CrossFit, Kind, Member, Method, Place, Problem, Term, Training, WeightedSum
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,12 @@ def combine(
         }
         for k, (name, fit) in enumerate(zip(names, fits, strict=True))
     ]
-    return CrossFit(g, {"seconds": time.perf_counter() - start, "members": members})
+    kept = [
+        WeightedSum([Term(fit.fitted[k], wk) for fit, wk in zip(fits, w, strict=True)], values.shape[-1])
+        for k, w in enumerate(weights)
+        if all(fit.fitted for fit in fits)
+    ]
+    return CrossFit(g, {"seconds": time.perf_counter() - start, "members": members}, fitted=kept)
 
 
 def moments(

@@ -1,15 +1,17 @@
 """Draws, scores and names, validated once, here and nowhere else."""
 
-import abc
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
 from ..runtime.validation import InputError
 from .log_density import LogDensity
+
+if TYPE_CHECKING:
+    from .streamed import Streamed
 
 Constrain = Callable[[Any], Mapping[str, Any]]
 
@@ -214,9 +216,9 @@ class Samples:
         `sample_stats` or at the root) or `draws` and `scores`, with dimensions chain, draw and one more; or an xarray
         dataset that is open already.
         """
-        from ..stream.samples import StreamedSamples
+        from .streamed import Streamed  # which needs this module
 
-        return StreamedSamples.open(path)
+        return Streamed.open(path)
 
     @classmethod
     def trusted(cls, draws: np.ndarray, scores: np.ndarray, names: tuple[str, ...]) -> "Samples":
@@ -258,11 +260,3 @@ def _fitting(given: Any, dim: int) -> tuple[np.ndarray, np.ndarray]:
             f"or (chain, draw, {dim})."
         )
     return draws.reshape(-1, dim), scores.reshape(-1, dim)
-
-
-class Streamed(abc.ABC):
-    """Draws that are not in memory, and know how the mean of f over them is estimated."""
-
-    @abc.abstractmethod
-    def estimate(self, f: Any, method: Any, **settings: Any) -> Any:
-        """What `steincv.estimate` returns for them."""

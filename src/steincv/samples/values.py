@@ -44,7 +44,7 @@ def values_of(f: Any, samples: Samples) -> Values:
         parameters = _evaluate(_identity, samples)
         if not isinstance(parameters, dict):
             raise InputError("`constrain` returned an array, expected a dict of the parameters: {'tau': ...}.")
-        return _join(parameters)
+        return join(parameters)
     if samples.parameters is not None and (names := _as_names(f)):
         return _named(names, samples.parameters)
     if isinstance(f, Mapping):
@@ -56,12 +56,12 @@ def values_of(f: Any, samples: Samples) -> Values:
                 raise InputError(
                     f"The function `{name}` of the dict `f` returned a dict, expected a number or an array."
                 )
-        return _join(entries)
+        return join(entries)
     out = _one("f", f, samples)
     if isinstance(out, dict):
-        return _join(out)
+        return join(out)
     name = getattr(f, "__name__", "f").replace("<lambda>", "f")
-    joined = _join({name: out})
+    joined = join({name: out})
     return Values(joined.array, joined.labels, out.shape[2:])
 
 
@@ -75,7 +75,7 @@ def _as_names(f: Any) -> Sequence[str]:
 
 
 def _named(names: Sequence[str], parameters: Parameters) -> Values:
-    return _join({name: finite_array(name, parameters[name]) for name in names}, parameters.coords)
+    return join({name: finite_array(name, parameters[name]) for name in names}, parameters.coords)
 
 
 def _one(name: str, f: Any, samples: Samples) -> Any:
@@ -93,7 +93,7 @@ def _one(name: str, f: Any, samples: Samples) -> Any:
     )
 
 
-def _join(entries: Mapping[str, np.ndarray], coords: Mapping[str, Sequence[Sequence[str]]] | None = None) -> Values:
+def join(entries: Mapping[str, np.ndarray], coords: Mapping[str, Sequence[Sequence[str]]] | None = None) -> Values:
     """Entries of any shape along one flat axis, labelled as ArviZ does: `tau`, `theta[0]`, `cov[a, b]`."""
     arrays, labels = [], []
     for name, array in entries.items():

@@ -5,6 +5,8 @@ fitted on near-copies of the draws it is judged by, and its error bars cover 82 
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,16 +42,54 @@ class Fold:
     test: Block
 
 
-def make_folds(chains: int, draws: int, folds: int | None = None, gap: int = 0) -> list[Fold]:
-    """Folds of whole chains where there are at least two, else of contiguous blocks.
+def make_folds(chains: int, draws: int, folds: int | None = None, gap: int = 0, step: int = 1) -> list[Fold]:
+    """Return folds of whole chains where there are at least two, else of contiguous blocks.
 
     **Arguments:**
 
-    - `folds`: how many; by default one a chain up to five, and five blocks of a single chain.
+    - `folds`: how many; by default one per chain up to five, and five blocks of a single chain.
     - `gap`: for a single chain, how many draws on either side of a test block are left out of the
       fit, so that the two are less correlated. Whole chains need none.
+    - `step`: the folds are of every so many draws only, 0, `step`, 2 `step`, ..., numbered 0, 1, 2, ...; they are cut
+      where the folds of all draws are.
     """
     gap = whole_number("gap", gap, 0)
+    count = _count(chains, draws, folds)
+    index = np.arange(0, draws, step)
+    if chains >= 2:
+        every = np.arange(len(index))
+        groups = np.array_split(np.arange(chains), count)
+        return [Fold(Block(np.setdiff1d(np.arange(chains), group), every), Block(group, every)) for group in groups]
+    one = np.zeros(1, dtype=int)
+    result = []
+    for start, stop in pairwise(_edges(draws, count)):
+        train = np.flatnonzero((index < start - gap) | (index >= stop + gap))
+        if len(train) < 2:
+            raise InputError(f"`gap` = {gap} leaves {len(train)} draws to fit on. Use a smaller gap.")
+        result.append(Fold(Block(one, train), Block(one, np.flatnonzero((index >= start) & (index < stop)))))
+    return result
+
+
+class Stretch(NamedTuple):
+    """The draws `start` to `stop` of a chain, which the fold number `fold` evaluates."""
+
+    chain: int
+    start: int
+    stop: int
+    fold: int
+
+
+def stretches(chains: int, draws: int, folds: int | None = None) -> list[Stretch]:
+    """Return which fold of `make_folds` evaluates which draws, without an index for every draw."""
+    count = _count(chains, draws, folds)
+    if chains >= 2:
+        groups = np.array_split(np.arange(chains), count)
+        return [Stretch(int(chain), 0, draws, k) for k, group in enumerate(groups) for chain in group]
+    return [Stretch(0, start, stop, k) for k, (start, stop) in enumerate(pairwise(_edges(draws, count)))]
+
+
+def _count(chains: int, draws: int, folds: int | None) -> int:
+    """Return how many folds there are."""
     if chains >= 2:
         folds = min(chains, 5) if folds is None else whole_number("folds", folds, 2)
         if folds > chains:
@@ -57,20 +97,16 @@ def make_folds(chains: int, draws: int, folds: int | None = None, gap: int = 0) 
                 f"`folds` is {folds} but there are {chains} chains, and a chain is never split between "
                 f"fitting and evaluation. Use folds={chains} or fewer."
             )
-        every = np.arange(draws)
-        groups = np.array_split(np.arange(chains), folds)
-        return [Fold(Block(np.setdiff1d(np.arange(chains), group), every), Block(group, every)) for group in groups]
+        return folds
     folds = min(5, draws) if folds is None else whole_number("folds", folds, 2)
     if folds > draws:
         raise InputError(f"`folds` is {folds} but there are only {draws} draws.")
-    one, index = np.zeros(1, dtype=int), np.arange(draws)
-    result = []
-    for block in np.array_split(index, folds):
-        train = index[(index < block[0] - gap) | (index > block[-1] + gap)]
-        if len(train) < 2:
-            raise InputError(f"`gap` = {gap} leaves {len(train)} draws to fit on. Use a smaller gap.")
-        result.append(Fold(Block(one, train), Block(one, block)))
-    return result
+    return folds
+
+
+def _edges(draws: int, count: int) -> list[int]:
+    """Return where a chain is cut into `count` blocks, as `numpy.array_split` does."""
+    return [0, *np.cumsum([draws // count + (k < draws % count) for k in range(count)]).tolist()]
 
 
 def held_out(chains: int, draws: int, test_fraction: float) -> Fold:

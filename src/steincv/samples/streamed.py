@@ -1,21 +1,19 @@
 """Draws that stay in their file, as the user holds them."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from ..samples.opening import Openable, open_source
-from ..samples.samples import Streamed
-from ..samples.source import Source
+from .opening import Openable, open_source
+from .source import Source
 
 
 @dataclass(frozen=True, eq=False)
-class StreamedSamples(Streamed):
+class Streamed:
     """Draws and scores that stay in their file. `steincv.estimate` takes them; made by `Samples.open`."""
 
     source: Source
 
     @classmethod
-    def open(cls, path: Openable) -> "StreamedSamples":
+    def open(cls, path: Openable) -> "Streamed":
         return cls(open_source(path))
 
     @property
@@ -38,17 +36,12 @@ class StreamedSamples(Streamed):
     def close(self) -> None:
         self.source.close()
 
-    def __enter__(self) -> "StreamedSamples":
+    def __enter__(self) -> "Streamed":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def estimate(self, f: Any, method: Any, **settings: Any) -> Any:
-        from .estimating import streamed_estimate
-
-        return streamed_estimate(self.source, f, method, **settings)
-
     def __repr__(self) -> str:
         chains, draws, dim = self.source.shape
-        return f"StreamedSamples({self.source.where}: {chains} chains x {draws} draws x {dim} dimensions)"
+        return f"Streamed({self.source.where}: {chains} chains x {draws} draws x {dim} dimensions)"

@@ -1,6 +1,6 @@
 r"""Means and error bars of series that are seen once, draw after draw, and kept as block means.
 
-The standard error is that of the series of block means (`_error_bars.average`: split chains, autocorrelation), the
+The standard error is that of the series of block means (`error_bars.average`: split chains, autocorrelation), the
 effective size is the variance of the draws over its square, and the tail index comes from the largest and smallest
 draws, which are kept. While there are as few draws as blocks, a block is a draw and all is as it is in memory.
 """
@@ -11,13 +11,20 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..judging.error_bars import Average, average
+from .error_bars import Average, array_stats, average
 
-# Numbers that are kept for all block means together: 64 MiB.
-MOST_ENTRIES = 2**23
-MOST_BLOCKS = 100_000
-# Draws that are kept of all tails together, on either side; there is room for twice as many on the way.
-MOST_TAIL = 2**20
+
+class Room(NamedTuple):
+    """How much is kept of a series, whatever its length."""
+
+    # Numbers for all block means together, 64 MiB, and blocks per chain.
+    entries: int = 2**23
+    blocks: int = 100_000
+    # Draws of all tails together, on either side; there is room for twice as many on the way.
+    tail: int = 2**20
+
+
+ROOM = Room()
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,7 @@ class Blocks:
 
     @classmethod
     def of(cls, chains: int, draws: int, columns: int) -> "Blocks":
-        most = max(100, min(MOST_BLOCKS, MOST_ENTRIES // (chains * columns)))
+        most = max(100, min(ROOM.blocks, ROOM.entries // (chains * columns)))
         size = -(-draws // most)
         return cls(draws, size, draws // size)
 
@@ -40,9 +47,9 @@ class Reduced(NamedTuple):
 
     chain: int
     first: int
-    sums: np.ndarray
-    square: np.ndarray
-    largest: np.ndarray
+    sums: Float[np.ndarray, "block column"]
+    square: Float[np.ndarray, " column"]
+    largest: Float[np.ndarray, " column"]
 
 
 class Series:
@@ -50,60 +57,63 @@ class Series:
 
     def __init__(self, blocks: Blocks, chains: int, center: Float[np.ndarray, " column"]):
         self.blocks, self.center = blocks, center
-        self.sums = np.zeros((chains, len(center), blocks.count))
+        self.sums = np.zeros((chains, blocks.count, len(center)))
         self.square = np.zeros((chains, len(center)))
         self.largest = np.zeros(len(center))
 
-    def reduce(self, chain: int, start: int, values: Float[np.ndarray, "column m"]) -> "Reduced":
-        """What is kept of the draws `start`, `start + 1`, ... of a chain. Pure: any thread may do it."""
-        x = values - self.center[:, None]
-        size, last, m = self.blocks.size, self.blocks.count - 1, values.shape[1]
+    def reduce(self, chain: int, start: int, values: Float[np.ndarray, "m column"]) -> Reduced:
+        """Return what is kept of the draws `start`, `start + 1`, ... of a chain. Any thread may do it."""
+        x = values - self.center
+        size, last, m = self.blocks.size, self.blocks.count - 1, len(values)
         first = min(start // size, last)
         edges = np.arange(first + 1, min((start + m - 1) // size, last) + 1) * size - start
-        if size == 1:
-            sums = x
-        elif len(edges):
-            sums = np.add.reduceat(x, np.r_[0, edges], axis=1)
-        else:
-            sums = x.sum(axis=1, keepdims=True)
-        largest = np.maximum(values.max(axis=1), -values.min(axis=1))
-        return Reduced(chain, first, sums, np.einsum("km,km->k", x, x), largest)
+        sums = x if size == 1 else np.add.reduceat(x, np.r_[0, edges], axis=0)
+        largest = np.maximum(values.max(axis=0), -values.min(axis=0))
+        return Reduced(chain, first, sums, np.einsum("mk,mk->k", x, x), largest)
 
-    def add(self, part: "Reduced") -> None:
-        """Parts are added in the order of the draws: the last bits do not depend on who was first."""
-        self.sums[part.chain, :, part.first : part.first + part.sums.shape[1]] += part.sums
+    def add(self, part: Reduced) -> None:
+        """Add a part. They come in the order of the draws: the last bits do not depend on who was first."""
+        self.sums[part.chain, part.first : part.first + len(part.sums)] += part.sums
         self.square[part.chain] += part.square
         np.maximum(self.largest, part.largest, out=self.largest)
 
-    def move(self, shift: Float[np.ndarray, " column"]) -> None:
-        """Take `sums` about a center that is further by `shift`."""
-        counts = np.full(self.blocks.count, float(self.blocks.size))
-        counts[-1] += self.blocks.draws - self.blocks.size * self.blocks.count
-        self.sums -= shift[:, None] * counts
-        self.center = self.center + shift
-
     def means(self) -> Float[np.ndarray, "chain block column"]:
-        """The block means. The last of a chain, which may be of more draws, so that their mean is that of the draws."""
+        """Return the block means, the last of a chain, which may be of more draws, such that their mean is that of all."""
         found = self.sums / self.blocks.size
-        found[..., -1] = self.blocks.count * self.sums.sum(-1) / self.blocks.draws - found[..., :-1].sum(-1)
-        return self.center + found.transpose(0, 2, 1)
+        found[:, -1] = self.blocks.count * self.sums.sum(axis=1) / self.blocks.draws - found[:, :-1].sum(axis=1)
+        return self.center + found
 
     def average(self) -> Average:
-        n = self.sums.shape[0] * self.blocks.draws
+        """Return the means with their error bars."""
         if self.blocks.size == 1:
             return average(self.means())
         found = average(self.means() - self.center)
-        shift = self.sums.sum(axis=(0, 2)) / n
-        variance = np.maximum(self.square.sum(axis=0) / n - shift**2, 0) * n / (n - 1)
+        return Average(self.center + self._shift(), found.standard_error, self.effective(self.variance(), found), found.error_ess)
+
+    def effective(self, variance: Float[np.ndarray, " out"], found: Average) -> Float[np.ndarray, " out"]:
+        """Return how many independent draws of this variance have the standard errors that block means have."""
         error = found.standard_error
-        ess = np.divide(variance, error**2, out=np.full(len(shift), float(n)), where=error > 0)
-        return Average(self.center + shift, error, ess, found.error_ess)
+        return np.divide(variance, error**2, out=np.full(len(error), float(self.size)), where=error > 0)
+
+    @property
+    def size(self) -> int:
+        """The number of draws, over all chains."""
+        return len(self.sums) * self.blocks.draws
+
+    def variance(self) -> Float[np.ndarray, " column"]:
+        """Return the variance of the draws."""
+        n = self.size
+        return np.maximum(self.square.sum(axis=0) / n - self._shift() ** 2, 0) * n / (n - 1)
+
+    def _shift(self) -> Float[np.ndarray, " column"]:
+        return self.sums.sum(axis=(0, 1)) / self.size
 
     def split_rhat(self) -> Float[np.ndarray, " column"]:
-        """R-hat of half chains, from their means and the variance within them."""
+        """Return R-hat of half chains, from their means and the variance within them."""
         half = self.blocks.count // 2
-        halves = np.stack([self.sums[..., :half].sum(-1), self.sums[..., -half:].sum(-1)]) / (half * self.blocks.size)
-        whole = self.sums.sum(-1) / self.blocks.draws
+        ends = [self.sums[:, :half].sum(axis=1), self.sums[:, -half:].sum(axis=1)]
+        halves = np.stack(ends) / (half * self.blocks.size)
+        whole = self.sums.sum(axis=1) / self.blocks.draws
         within = self.square / self.blocks.draws - whole**2 - (halves[0] - halves[1]) ** 2 / 4
         between = halves.reshape(-1, len(self.center)).var(axis=0, ddof=1)
         within = np.maximum(within.mean(axis=0), 0.0)
@@ -116,16 +126,17 @@ class Tails:
 
     def __init__(self, columns: int, draws: int):
         self.draws = draws
-        self.count = min(int(3 * np.sqrt(draws)) + 1, max(100, MOST_TAIL // columns))
+        self.count = min(int(3 * np.sqrt(draws)) + 1, max(100, ROOM.tail // columns))
         # of the values, and of minus the values: not in order, and more than `count` until there is no room
         self.room = np.empty((columns, 2, 2 * self.count))
         self.filled = np.zeros((columns, 2), dtype=int)
         self.least = np.full((columns, 2), -np.inf)
 
-    def add(self, values: Float[np.ndarray, "column m"]) -> None:
-        for side, most in enumerate((values.max(axis=1), -values.min(axis=1))):
+    def add(self, values: Float[np.ndarray, "m column"]) -> None:
+        """Look at some more draws."""
+        for side, most in enumerate((values.max(axis=0), -values.min(axis=0))):
             for k in np.flatnonzero(most > self.least[:, side]):
-                x = -values[k] if side else values[k]
+                x = -values[:, k] if side else values[:, k]
                 self._put(int(k), side, x[x > self.least[k, side]])
 
     def _put(self, k: int, side: int, x: np.ndarray) -> None:
@@ -140,12 +151,8 @@ class Tails:
                 self.filled[k, side] = self.count
                 self.least[k, side] = room[: self.count].min()
 
-    def merge(self, other: "Tails") -> None:
-        for k, side in np.ndindex(*self.filled.shape):
-            self._put(k, side, other.room[k, side, : other.filled[k, side]])
-
     def index(self) -> Float[np.ndarray, " column"]:
-        """The Pareto k of the heavier tail: a series with these tails and nothing between them has the same."""
+        """Return the Pareto k of the heavier tail: a series with these tails and nothing between them has the same."""
         found = np.zeros(len(self.room))
         for k, filled in enumerate(self.filled):
             size = min(self.count, self.draws // 2)
@@ -156,9 +163,7 @@ class Tails:
 
 
 def _tail_index_of(high: np.ndarray, low: np.ndarray, draws: int) -> float:
-    """arviz-stats cuts tails of $3\\sqrt{n/r}$ draws off n; here n is what is kept and r makes up for that."""
-    from arviz_stats.base import array_stats
-
+    """Return it from both tails: arviz-stats cuts tails of $3\\sqrt{n/r}$ draws off n; here n is what is kept and r makes up for that."""
     middle = np.full(4 * len(high), (high[0] + low.max()) / 2)
     series = np.concatenate([low, middle, high])
     spread = np.abs(series - series[0]).max()
@@ -169,7 +174,7 @@ def _tail_index_of(high: np.ndarray, low: np.ndarray, draws: int) -> float:
     try:
         with np.errstate(divide="ignore", invalid="ignore"):
             k = float(
-                array_stats.pareto_khat(
+                array_stats().pareto_khat(
                     ((series - series[0]) / spread)[None], chain_axis=0, draw_axis=1, r_eff=efficiency
                 )
             )

@@ -1,1 +1,0 @@
-"""Draws in files larger than memory: read in chunks, twice, and never held."""
