@@ -1,25 +1,35 @@
 """The one verb: draws and scores in, an expectation with an honest error bar out."""
 
-from collections.abc import Mapping, Sequence
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+from jaxtyping import Bool, Float
 
 from .families.auto import Auto
+from .families.large import fit_spaced, fitting_step
 from .families.method import CrossFit, Method, Simpler
 from .families.points import gather
+from .judging.deviation import Targets, block_deviation, deviation
 from .judging.diagnostics import stein_status, value_status
 from .judging.error_bars import Average, average
+from .judging.passing import Passed, out_of_fold, pass_over
+from .judging.series import Series
 from .judging.status import Status
-from .judging.verdict import Verdict, gain_limit, verdict, widened_ratio
+from .judging.verdict import gain_limit, verdict, widened_ratio
 from .result import Estimate
 from .runtime.validation import InputError, whole_number
 from .runtime.workers import Team, workers
-from .samples.samples import Samples, Streamed
+from .samples.functions import Functions
+from .samples.samples import Samples
+from .samples.source import MemorySource, Source
+from .samples.streamed import Streamed
 from .samples.values import Values, values_of
-from .stein.coordinates import check_standard
-from .stein.folds import Fold, held_out, make_folds
+from .stein.coordinates import Standardise, check_standard
+from .stein.folds import Fold, held_out, make_folds, stretches
 
 FEWEST_DRAWS = 10
 FEWEST_DRAWS_PER_CHAIN = 4
@@ -70,10 +80,7 @@ def estimate(
     >>> float(result.mean.round(6)), result.status[0][0].name
     (1.0, 'exact')
     """
-    if isinstance(samples, Streamed):
-        settings = {"stat": _stats(stat), "seed": seed, "folds": folds, "gap": gap}
-        return samples.estimate(f, method, cross_fit=cross_fit, guard=guard, executor=executor, **settings)
-    if not isinstance(samples, Samples):
+    if not isinstance(samples, Samples | Streamed):
         raise InputError(f"`samples` must be a steincv.Samples, got {type(samples).__name__}.")
     method = Auto() if method is None else method
     if not isinstance(method, Method):
@@ -82,6 +89,19 @@ def estimate(
         raise InputError(f'`coordinates` must be "auto", "affine" or "learned", got {coordinates!r}.')
     stats = _stats(stat)
     seed = whole_number("seed", seed, 0)
+    if isinstance(samples, Streamed):
+        for name, given in {"cross_fit": not cross_fit, "executor": executor is not None}.items():
+            if given:
+                raise InputError(
+                    f"`{name}` is not for draws in a file. Leave it out, or read the draws into steincv.Samples."
+                )
+        source = samples.source
+        enough(f"{source.where} holds", *source.shape[:2])
+        functions = Functions.of(f, source)
+        if fitting_step(source.shape, functions.outputs(source)) > 1:
+            return _from_file(source, functions, method, "sd" in stats, seed, folds, gap, coordinates, guard)
+        whole = source.every(1, functions.names)
+        samples, f = Samples(whole.draws, whole.scores, source.names), functions.in_memory(whole)
     chains, draws, _ = samples.draws.shape
     enough("`samples` holds", chains, draws)
     plan: Sequence[Fold]
@@ -91,12 +111,18 @@ def estimate(
         plan = [held_out(chains, draws, test_fraction)]
         enough(f"`test_fraction` = {test_fraction} leaves", chains, len(plan[0].test.draws))
     values = values_of(f, samples)
-    targets = Targets.of(values.array, "sd" in stats)
     check_standard(samples)  # before any fold is looked at: what cannot be used is named by its place among all draws
     points = gather(samples, f, values.array, orbits, coordinates, plan, seed)
+    only_draws = points.values is values.array
+    step = 1
+    if only_draws and cross_fit and type(method).cross_fit is Method.cross_fit:
+        step = fitting_step(samples.draws.shape, values.array.shape[-1])
+    targets = Targets.of(values.array[:, ::step], "sd" in stats)
+    averaged = targets(values.array)
     with workers(executor) as team:
-        if points.values is values.array and coordinates == "auto":
-            averaged = targets(values.array)
+        if step > 1:
+            fit = _fit_large(samples, averaged, step, method, seed, folds, gap, coordinates)
+        elif only_draws and coordinates == "auto":
             fit = method.cross_fit(samples, averaged, plan, seed=seed)
         else:
             training = points.training(targets, plan, samples.names, seed, coordinates)
@@ -107,20 +133,82 @@ def estimate(
         judged, values, averaged, fit = _only(plan[0], samples, values, averaged, fit)
     alarms = stein_status(judged)
     outputs = len(values.labels)
-    controlled = averaged + fit.g
-    simpler = None if fit.simpler is None else averaged + fit.simpler.g
-    judge = _Judge(str(method), fit.simpler, info, alarms, guard)
-    result = judge(values, controlled[..., :outputs], None if simpler is None else simpler[..., :outputs])
+    choices = [averaged + g for g in (fit.g, *([] if fit.simpler is None else [fit.simpler.g]))]
+    judge = _Judge(str(method), fit.simpler, info, alarms, guard, values.labels, values.shape)
+    result = judge(Seen(values.array), *(Seen(choice[..., :outputs]) for choice in choices))
     if (unit := targets.unit) is None:
         return result
-    plain = _deviation(unit, targets(values.array), outputs)
+    plain, *found = (Seen(deviation(unit, draws, outputs)) for draws in (targets(values.array), *choices))
+    return result.with_sd(judge(plain, *(one.where(one.finite, plain) for one in found)))
 
-    def deviation(draws: np.ndarray) -> np.ndarray:
-        found = _deviation(unit, draws, outputs)
-        return np.where(np.isfinite(found).all(axis=(0, 1)), found, plain)
 
-    second = None if simpler is None else deviation(simpler)
-    return result.with_sd(judge(Values(plain, values.labels, values.shape), deviation(controlled), second))
+def _fit_large(
+    samples: Samples,
+    targets: Float[np.ndarray, "chain draw out"],
+    step: int,
+    method: Method,
+    seed: int,
+    folds: int | None,
+    gap: int,
+    coordinates: str,
+) -> CrossFit:
+    """Fit on every so many draws, and return g at all of them."""
+    chains, draws, _ = samples.draws.shape
+    some = Samples.trusted(samples.draws[:, ::step], samples.scores[:, ::step], samples.names)
+    fit = fit_spaced(method, some, targets[:, ::step], make_folds(chains, draws, folds, gap, step), seed, coordinates)
+    source, parts, outputs = MemorySource.of(samples), stretches(chains, draws, folds), targets.shape[-1]
+    g = out_of_fold(source, parts, fit.fitted, outputs)
+    simpler = fit.simpler and fit.simpler._replace(g=out_of_fold(source, parts, fit.simpler.fitted, outputs))
+    return CrossFit(g, fit.info, simpler)
+
+
+def _from_file(
+    source: Source,
+    functions: Functions,
+    method: Method,
+    sd: bool,
+    seed: int,
+    folds: int | None,
+    gap: int,
+    coordinates: str,
+    guard: bool,
+) -> Estimate:
+    """Estimate from more draws than are held: fit on every so many, then pass over all of them."""
+    start = time.perf_counter()
+    if getattr(method, "checkpoint", None) is not None:
+        raise InputError("`checkpoint` is not for draws in a file. Leave it out.")
+    chains, draws, _ = source.shape
+    step = fitting_step(source.shape, functions.outputs(source))
+    plan = make_folds(chains, draws, folds, gap, step)
+    tile = source.every(step, functions.names)
+    some, values = Samples.trusted(tile.draws, tile.scores, source.names), functions(tile)
+    check_standard(some)
+    standardise = Standardise.of(some)
+    targets = Targets.of(values.array, sd)
+    fit = fit_spaced(method, some, targets(values.array), plan, seed, coordinates)
+    del tile, some, values  # their memory is wanted for the tiles
+    choices = [fit.fitted, *([] if fit.simpler is None else [fit.simpler.fitted])]
+    parts = stretches(chains, draws, folds)
+    passed = pass_over(source, functions, targets, targets.columns, parts, choices, standardise)
+    blocks = passed.blocks
+    streamed = {"draws": chains * draws, "block": blocks.size, "blocks": blocks.count}
+    info = {**fit.info, "seconds": time.perf_counter() - start, "streamed": streamed}
+    judge = _Judge(str(method), fit.simpler, info, passed.stein_status(source), guard, passed.labels, passed.shape)
+    outputs = len(passed.labels)
+    result = judge(*(_seen(series, passed, slice(0, outputs)) for series in (passed.plain, *passed.controlled)))
+    if (unit := targets.unit) is None:
+        return result
+    status = functools.partial(passed.value_status, slice(outputs, 2 * outputs))
+    plain, *found = (
+        Seen(*block_deviation(unit, series, outputs), status) for series in (passed.plain, *passed.controlled)
+    )
+    return result.with_sd(judge(plain, *(one.where(one.finite, plain) for one in found)))
+
+
+def _seen(series: Series, passed: Passed, which: slice) -> "Seen":
+    """Return some columns of a series."""
+    status = functools.partial(passed.value_status, which)
+    return Seen(series.means()[..., which], series.average()[which], status, series.largest[which])
 
 
 def enough(what: str, chains: int, draws: int) -> None:
@@ -153,34 +241,35 @@ def _only(
 
 
 @dataclass(frozen=True, eq=False)
-class _Unit:
-    """f about its plain mean, in [-1, 1]: a raw second moment loses the digits that matter, or overflows."""
+class Seen:
+    """Draws of every output, or means over blocks of draws, with their average and what their values say."""
 
-    center: np.ndarray
-    scale: np.ndarray
+    array: Float[np.ndarray, "chain draw out"]
+    known: Average | None = None
+    status: Callable[[np.ndarray], list[list[Status]]] | None = None
+    largest: Float[np.ndarray, " out"] | None = None
 
-    @classmethod
-    def of(cls, array: np.ndarray) -> "_Unit":
-        center = array.mean(axis=(0, 1))
-        largest = np.abs(array - center).max(axis=(0, 1))
-        return cls(center, np.where(largest > 0, largest, 1.0))
+    @functools.cached_property
+    def average(self) -> Average:
+        return average(self.array) if self.known is None else self.known
 
-    def __call__(self, array: np.ndarray) -> np.ndarray:
-        return (array - self.center) / self.scale
+    @property
+    def size(self) -> Float[np.ndarray, " out"]:
+        """The largest value in size."""
+        return np.abs(self.array).max(axis=(0, 1)) if self.largest is None else self.largest
 
+    @property
+    def finite(self) -> Bool[np.ndarray, " out"]:
+        return np.isfinite(self.array).all(axis=(0, 1))
 
-@dataclass(frozen=True, eq=False)
-class Targets:
-    """What control variates are fitted to: f, and its square about the mean where a standard deviation is asked for."""
+    def statuses(self, ess: np.ndarray) -> list[list[Status]]:
+        return value_status(self.array, ess) if self.status is None else self.status(ess)
 
-    unit: _Unit | None
-
-    @classmethod
-    def of(cls, array: np.ndarray, sd: bool) -> "Targets":
-        return cls(_Unit.of(array) if sd else None)
-
-    def __call__(self, array: np.ndarray) -> np.ndarray:
-        return array if self.unit is None else np.concatenate([array, self.unit(array) ** 2], axis=-1)
+    def where(self, mine: Bool[np.ndarray, " out"], other: "Seen") -> "Seen":
+        """Return this one for the outputs where `mine` is true, the other one elsewhere."""
+        if mine.all():
+            return self
+        return Seen(np.where(mine, self.array, other.array), self.average.where(mine, other.average))
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,64 +281,42 @@ class _Judge:
     info: Mapping[str, Any]
     alarms: list[Status]
     guard: bool
+    labels: tuple[str, ...]
+    shape: tuple[int, ...]
 
-    def __call__(self, values: Values, controlled: np.ndarray, simpler: np.ndarray | None) -> Estimate:
-        plain, better = average(values.array), average(controlled)
-        methods = [self.method] * len(values.labels)
+    def __call__(self, plain: Seen, controlled: Seen, simpler: Seen | None = None) -> Estimate:
+        methods = [self.method] * len(self.labels)
         if self.guard and self.simpler is not None and simpler is not None:
-            doubted = np.flatnonzero(widened_ratio(plain, better) >= gain_limit(plain.ess))
-            if len(doubted):
-                controlled, methods = controlled.copy(), methods.copy()
-                # whether that is better than the plain mean is judged below
-                controlled[..., doubted] = simpler[..., doubted]
-                better = average(controlled)
-                for k in doubted:
-                    methods[k] = self.simpler.methods[k]
-        statuses = value_status(values.array, np.minimum(plain.ess, better.ess))
-        size = np.abs(values.array).max(axis=(0, 1))
+            trusted = widened_ratio(plain.average, controlled.average) < gain_limit(plain.average.ess)
+            # whether that is better than the plain mean is judged below
+            controlled = controlled.where(trusted, simpler)
+            methods = [self.method if mine else self.simpler.methods[k] for k, mine in enumerate(trusted)]
+        statuses = plain.statuses(np.minimum(plain.average.ess, controlled.average.ess))
         features, fitted_on = feature_counts(self.info)
         found = verdict(
-            plain, better, size, statuses, self.alarms, guard=self.guard, features=features, fitted_on=fitted_on
+            plain.average,
+            controlled.average,
+            plain.size,
+            statuses,
+            self.alarms,
+            guard=self.guard,
+            features=features,
+            fitted_on=fitted_on,
         )
-        return report(values, controlled, plain, found, methods, self.info)
-
-
-def report(
-    values: Values, controlled: np.ndarray, plain: Average, found: Verdict, methods: Sequence[str], info: Mapping
-) -> Estimate:
-    """Return the estimate that a verdict says: plain draws, mean and name where control variates are not used."""
-    shape = values.shape
-    return Estimate(
-        values.labels,
-        shape,
-        values.array,
-        np.where(found.used, controlled, values.array),
-        plain.reshape(shape),
-        found.reported.reshape(shape),
-        tuple(method if used else "plain" for method, used in zip(methods, found.used, strict=True)),
-        tuple(map(tuple, found.statuses)),
-        info,
-    )
+        return Estimate(
+            self.labels,
+            self.shape,
+            plain.array,
+            np.where(found.used, controlled.array, plain.array),
+            plain.average.reshape(self.shape),
+            found.reported.reshape(self.shape),
+            tuple(method if used else "plain" for method, used in zip(methods, found.used, strict=True)),
+            tuple(map(tuple, found.statuses)),
+            self.info,
+        )
 
 
 def feature_counts(info: Mapping[str, Any]) -> tuple[int, int]:
     """Return the features of the largest regression and the draws of the smallest, as the folds report them."""
     counts = [(i["features"], i["draws"]) for i in info.get("folds", []) if "features" in i and "draws" in i]
     return max((c[0] for c in counts), default=0), min((c[1] for c in counts), default=0)
-
-
-def _deviation(unit: _Unit, targets: np.ndarray, outputs: int) -> np.ndarray:
-    r"""Return draws whose mean is the standard deviation of f, by the delta method.
-
-    With $u = (f - c)/r$ for constants $c$ and $r$, $\sigma^2/r^2 = E[u^2] - (E u)^2$, and the draws
-    $\hat\sigma + (v_i - \bar v)\,r^2 / 2\hat\sigma$, $v = u^2 - 2 \bar u u$ (both controlled or both plain), have mean
-    $\hat\sigma$ and its standard error. `targets` holds the draws of f and then those of $u^2$.
-    """
-    first, second = unit(targets[..., :outputs]), targets[..., outputs:]
-    mean = first.mean(axis=(0, 1))
-    variance = second.mean(axis=(0, 1)) - mean**2
-    sd = np.sqrt(np.where(variance > 0, variance, np.nan))
-    v = second - 2 * mean * first
-    with np.errstate(invalid="ignore"):
-        draws = sd + (v - v.mean(axis=(0, 1))) / (2 * sd)
-    return unit.scale * np.where(second.max(axis=(0, 1)) > 0, draws, 0.0)

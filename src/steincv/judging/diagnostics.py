@@ -163,15 +163,32 @@ def _as_normal(t: np.ndarray, ess: np.ndarray) -> np.ndarray:
 def stein_status(samples: Samples) -> list[Status]:
     """An alarm if any Stein mean is too far from zero for correct input."""
     check = stein_check(samples, beyond=STEIN_LIMIT)
-    if abs(check.z[check.worst]) <= STEIN_LIMIT:
+    return _alarm(check.z)
+
+
+def status_of_stein_means(means: Average, moved: Moved, dim: int) -> list[Status]:
+    """Return the same from means of whitened coordinates that are there already."""
+    z = np.append(stein_z(means, dim, whitened=True), moved.z)
+    if means.ess[:dim].min() < WHITENED * dim:  # the coordinates are mostly noise; their sum does not depend on them
+        z[dim : 2 * dim] = 0.0
+    return _alarm(z)
+
+
+def _alarm(z: np.ndarray) -> list[Status]:
+    worst = int(np.argmax(np.abs(z)))
+    if abs(z[worst]) <= STEIN_LIMIT:
         return []
-    return [Status.of(Code.STEIN_MEAN, worst=check.labels[check.worst], z=check.z[check.worst])]
+    return [Status.of(Code.STEIN_MEAN, worst=stein_labels((len(z) - 3) // 2)[worst], z=z[worst])]
 
 
 def value_status(values: np.ndarray, ess: np.ndarray) -> list[list[Status]]:
-    """What the values of f themselves say, for every output of `(chain, draw, out)`."""
-    rhat, khat = split_rhat(values), tail_index(values)
-    statuses: list[list[Status]] = [[] for _ in range(values.shape[-1])]
+    """Return what the values of f themselves say, for every output of `(chain, draw, out)`."""
+    return status_of_values(split_rhat(values), tail_index(values), ess)
+
+
+def status_of_values(rhat: np.ndarray, khat: np.ndarray, ess: np.ndarray) -> list[list[Status]]:
+    """Return what R-hat, the tail index and the effective size of every output say."""
+    statuses: list[list[Status]] = [[] for _ in rhat]
     for k, found in enumerate(statuses):
         if ess[k] < LOW_ESS:
             found.append(Status.of(Code.LOW_ESS, ess=ess[k]))

@@ -151,15 +151,14 @@ class Tails:
                 self.filled[k, side] = self.count
                 self.least[k, side] = room[: self.count].min()
 
-    def index(self) -> Float[np.ndarray, " column"]:
+    def index(self, which: slice = slice(None)) -> Float[np.ndarray, " column"]:
         """Return the Pareto k of the heavier tail: a series with these tails and nothing between them has the same."""
-        found = np.zeros(len(self.room))
-        for k, filled in enumerate(self.filled):
-            size = min(self.count, self.draws // 2)
-            high, low = (np.sort(self.room[k, side, : filled[side]])[-size:] for side in range(2))
-            low = -low
-            found[k] = _tail_index_of(high, low, self.draws)
-        return found
+        size = min(self.count, self.draws // 2)
+        found = []
+        for room, filled in zip(self.room[which], self.filled[which], strict=True):
+            high, low = (np.sort(room[side, : filled[side]])[-size:] for side in range(2))
+            found.append(_tail_index_of(high, -low, self.draws))
+        return np.array(found)
 
 
 def _tail_index_of(high: np.ndarray, low: np.ndarray, draws: int) -> float:

@@ -1,6 +1,5 @@
 r"""Polynomial (zero-variance) control variates: Phi is the gradient of a polynomial."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -16,14 +15,6 @@ from .ridge import GROWTHS, RidgeFit, judged_every, ridge, ridge_of_moments
 
 # From this many draws on the features are made in tiles of so many, and only their sums are kept.
 MANY_DRAWS, TILE = 20_000, 4096
-# A regression of degree 2 or more looks at so many draws of a sample, or up to twice that, evenly spaced: the variance
-# that more of them would take off is about a thousandth, and they cost most of the time. All draws count in the mean.
-MOST_FITTED, MOST_A_FEATURE = 200_000, 1000
-
-
-def most_fitted(dim: int, degree: int) -> int:
-    """How many draws of a sample a regression looks at."""
-    return sys.maxsize if degree == 1 else max(MOST_FITTED, MOST_A_FEATURE * feature_count(dim, degree))
 
 
 @dataclass(frozen=True)
@@ -84,13 +75,12 @@ class Polynomial(Method):
         parts = problem.parts
         dim = problem.z.shape[1] // parts
         features = parts * feature_count(dim, self.degree)
-        rows = problem.spaced(most_fitted(dim, self.degree))
         orbits = None if problem.weight is None else problem.weight.reshape(-1, problem.states)
-        z, s, y = problem.z[rows], problem.s[rows], problem.y[rows]
+        z, s, y = problem.z, problem.s, problem.y
         n = len(z)
-        if n >= max(MANY_DRAWS, 4 * features) and orbits is None and parts == 1:
+        if n >= max(MANY_DRAWS, 4 * features) and orbits is None:
             self._reserve(n, dim, 8 * (5 * features**2 + 4 * TILE * features))
-            fit = self._fit_in_tiles(z, s, y)
+            fit = self._fit_in_tiles(z, s, y, parts)
         else:
             self._reserve(n, dim, self._bytes(n, features))
             x, kinds = _features(z, s, self.degree, parts), np.tile(degrees(dim, self.degree), parts)
@@ -102,14 +92,14 @@ class Polynomial(Method):
         info = {"features": features, "draws": n, "penalty": fit.penalty.tolist(), "growth": fit.growth.tolist()}
         return Control(evaluate, info)
 
-    def _fit_in_tiles(self, z: np.ndarray, s: np.ndarray, y: np.ndarray) -> RidgeFit:
+    def _fit_in_tiles(self, z: np.ndarray, s: np.ndarray, y: np.ndarray, parts: int) -> RidgeFit:
         """The same from sums over tiles of draws: its memory does not grow with them."""
-        n, kinds = len(z), degrees(z.shape[1], self.degree)
+        n, kinds = len(z), np.tile(degrees(z.shape[1] // parts, self.degree), parts)
         gram, cross = np.zeros((len(kinds), len(kinds))), np.zeros((len(kinds), y.shape[1]))
         mean = np.zeros(len(kinds))
         for start in range(0, n, TILE):
             tile = slice(start, start + TILE)
-            x = stein_features(z[tile], s[tile], self.degree)
+            x = _features(z[tile], s[tile], self.degree, parts)
             gram += x.T @ x
             cross += x.T @ y[tile]
             mean += x.sum(axis=0) / n
@@ -117,7 +107,7 @@ class Polynomial(Method):
         gram -= n * np.outer(mean, mean)
         cross -= n * np.outer(mean, center)
         every = judged_every(n)
-        judged = stein_features(z[::every], s[::every], self.degree) - mean
+        judged = _features(z[::every], s[::every], self.degree, parts) - mean
         return ridge_of_moments(n, gram, cross, judged, y[::every] - center, kinds, self.penalty)
 
     def _reserve(self, n: int, dim: int, needed: float) -> None:
