@@ -82,10 +82,14 @@ def spacing(sample: int, most: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Control:
-    """A fitted g in standard coordinates: `evaluate(z, s)` is `(n, out)`; `info` says how it came about."""
+    """A fitted g in standard coordinates: `evaluate(z, s)` is `(n, out)`; `info` says how it came about.
+
+    `quick` is the same to round-off, where a family has a quicker way for very many draws.
+    """
 
     evaluate: Callable[[np.ndarray, np.ndarray], np.ndarray]
     info: Mapping[str, Any] = field(default_factory=dict)
+    quick: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
 
 
 @dataclass(frozen=True, eq=False)

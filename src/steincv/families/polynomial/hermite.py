@@ -15,6 +15,7 @@ penalties, one a degree, mean the same on every problem.
 
 import functools
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -98,3 +99,40 @@ def _fill(out: np.ndarray, z: np.ndarray, s: np.ndarray, steps: list, norms: np.
         out[:, start : start + size] = (child_stein * norms[start : start + size, None]).T
         before, he, stein_before, stein = he, child, stein, child_stein
         start += size
+
+
+class Quadratic(NamedTuple):
+    r"""A combination of all Stein features of degree 1 and 2, without a table of them: for many draws.
+
+    The features are $s_i$, and $z_p s_i + z_i s_p$ for $p \le i$ up to constants.
+    """
+
+    weights: np.ndarray  # (out, feature)
+    constant: np.ndarray  # (out,)
+    dim: int
+
+    @classmethod
+    def of(cls, coefficients: np.ndarray, dim: int) -> "Quadratic":
+        """Return that with these coefficients `(feature, out)` of `stein_features(z, s, 2)`."""
+        weights = (coefficients * _recipe(dim, 2)[1][:, None]).T.copy()
+        squares = dim - 1 + np.cumsum(np.arange(1, dim + 1))
+        return cls(weights, 2 * weights[:, squares].sum(axis=1), dim)
+
+    def __call__(self, z: np.ndarray, s: np.ndarray) -> np.ndarray:
+        found = np.empty((len(z), len(self.weights)))
+        size = max(64, TILE_ENTRIES // self.weights.shape[1])
+        features, product = np.empty((self.weights.shape[1], size)), np.empty((self.dim, size))
+        for start in range(0, len(z), size):
+            rows = slice(start, start + size)
+            a, b = np.ascontiguousarray(z[rows].T), np.ascontiguousarray(s[rows].T)
+            m = a.shape[1]
+            features[: self.dim, :m] = b
+            at = self.dim
+            for i in range(self.dim):
+                here = features[at : at + i + 1, :m]
+                np.multiply(a[: i + 1], b[i], out=here)
+                here += np.multiply(b[: i + 1], a[i], out=product[: i + 1, :m])
+                at += i + 1
+            found[rows] = (self.weights @ features[:, :m]).T
+        found += self.constant
+        return found

@@ -10,7 +10,7 @@ from ...runtime.memory import reserve
 from ...runtime.validation import InputError, whole_number
 from ..cost import Cost
 from ..method import Control, Method, Problem
-from .hermite import degrees, feature_count, stein_features
+from .hermite import Quadratic, degrees, feature_count, stein_features
 from .ridge import GROWTHS, RidgeFit, judged_every, ridge, ridge_of_moments
 
 # From this many draws on the features are made in tiles of so many, and only their sums are kept.
@@ -90,7 +90,8 @@ class Polynomial(Method):
             return -(_features(z, s, self.degree, parts) @ fit.coefficients)
 
         info = {"features": features, "draws": n, "penalty": fit.penalty.tolist(), "growth": fit.growth.tolist()}
-        return Control(evaluate, info)
+        quick = Quadratic.of(-fit.coefficients, dim) if (self.degree, parts) == (2, 1) else None
+        return Control(evaluate, info, quick)
 
     def _fit_in_tiles(self, z: np.ndarray, s: np.ndarray, y: np.ndarray, parts: int) -> RidgeFit:
         """The same from sums over tiles of draws: its memory does not grow with them."""
