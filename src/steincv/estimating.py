@@ -98,8 +98,9 @@ def estimate(
         source = samples.source
         enough(f"{source.where} holds", *source.shape[:2])
         functions = Functions.of(f, source)
-        if fitting_step(source.shape, functions.outputs(source)) > 1:
-            return _from_file(source, functions, method, "sd" in stats, seed, folds, gap, coordinates, guard)
+        step = fitting_step(source.shape, functions.outputs(source), folds, whole_number("gap", gap, 0))
+        if step > 1:
+            return _from_file(source, functions, step, method, "sd" in stats, seed, folds, gap, coordinates, guard)
         whole = source.every(1, functions.names)
         samples, f = Samples(whole.draws, whole.scores, source.names), functions.in_memory(whole)
     chains, draws, _ = samples.draws.shape
@@ -116,7 +117,7 @@ def estimate(
     only_draws = points.values is values.array
     step = 1
     if only_draws and cross_fit and type(method).cross_fit is Method.cross_fit:
-        step = fitting_step(samples.draws.shape, values.array.shape[-1])
+        step = fitting_step(samples.draws.shape, values.array.shape[-1], folds, gap)
     targets = Targets.of(values.array[:, ::step], "sd" in stats)
     averaged = targets(values.array)
     with workers(executor) as team:
@@ -165,6 +166,7 @@ def _fit_large(
 def _from_file(
     source: Source,
     functions: Functions,
+    step: int,
     method: Method,
     sd: bool,
     seed: int,
@@ -178,7 +180,6 @@ def _from_file(
     if getattr(method, "checkpoint", None) is not None:
         raise InputError("`checkpoint` is not for draws in a file. Leave it out.")
     chains, draws, _ = source.shape
-    step = fitting_step(source.shape, functions.outputs(source))
     plan = make_folds(chains, draws, folds, gap, step)
     tile = source.every(step, functions.names)
     some, values = Samples.trusted(tile.draws, tile.scores, source.names), functions(tile)

@@ -1,21 +1,19 @@
 """Draws in files: the same answer as in memory, without holding them."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import scipy.signal
+from threadpoolctl import threadpool_limits
 
 import steincv as scv
-from steincv.families.polynomial import polynomial
-from steincv.families.polynomial.hermite import stein_features
+from steincv.families import large
+from steincv.judging import series as kept
+from steincv.judging.series import Blocks, Room, Series, Tails
 from steincv.samples import source as reading
 from steincv.samples.source import TileLimits
-from steincv.stein.folds import make_folds
-from steincv.stream import products, series as kept
-from steincv.stream.coordinates import FoldMap
-from steincv.stream.moments import outer
-from steincv.stream.polynomial import feature_map
-from steincv.stream.segments import judged_draws, range_folds, segments
-from steincv.stream.series import Blocks, Series, Tails
+from steincv.stein.folds import make_folds, stretches
 
 zarr = pytest.importorskip("zarr")
 xarray = pytest.importorskip("xarray")
@@ -46,6 +44,16 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr(reading, "LIMITS", TileLimits(wanted=1 << 16))
 
 
+@pytest.fixture
+def few_fitted(monkeypatch):
+    """Some thousand draws are more than are fitted on, in memory and in a file."""
+    monkeypatch.setattr(large, "LIMITS", large.Limits(draws=900))
+
+
+def blocks(monkeypatch, most):
+    monkeypatch.setattr(kept, "ROOM", Room(blocks=most))
+
+
 def same(streamed, memory, tolerance=1e-10):
     size = memory.plain.standard_error
     np.testing.assert_allclose(streamed.mean / size, memory.mean / size, rtol=tolerance, atol=tolerance)
@@ -66,7 +74,9 @@ FUNCTIONS = {"coordinates": None, "function": lambda v: {"a": v[0] * v[1], "b": 
         (7, 300, True, "function"),
     ],
 )
-def test_the_same_as_in_memory(tmp_path, chains, draws, bad, f):
+@pytest.mark.parametrize("fitted", [200_000, 900], ids=["all", "spaced"])
+def test_the_same_as_in_memory(tmp_path, monkeypatch, chains, draws, bad, f, fitted):
+    monkeypatch.setattr(large, "LIMITS", large.Limits(draws=fitted))
     x, s = mixture(chains, draws, 3, bad)
     f = FUNCTIONS[f]
     streamed = scv.Samples.open(write(tmp_path / "a.zarr", x, s))
@@ -74,18 +84,27 @@ def test_the_same_as_in_memory(tmp_path, chains, draws, bad, f):
     for method in (scv.MonteCarlo(), scv.Polynomial(1), scv.Polynomial(2)):
         result, memory = scv.estimate(streamed, f, method), scv.estimate(scv.Samples(x, s), f, method)
         same(result, memory)
+        assert ("streamed" in result.info) == (fitted == 900)
         scale = memory.values.std(axis=(0, 1))
         np.testing.assert_allclose(result.controlled / scale, memory.controlled / scale, rtol=1e-10, atol=1e-10)
 
 
-def test_settings_reach_the_folds(tmp_path):
+def test_settings_reach_the_folds(tmp_path, monkeypatch):
     x, s = mixture(1, 3000, 2)
     streamed = scv.Samples.open(write(tmp_path / "a.zarr", x, s))
     settings = {"folds": 3, "gap": 50, "guard": False}
-    same(scv.estimate(streamed, **settings), scv.estimate(scv.Samples(x, s), method=scv.Polynomial(2), **settings))
+    same(scv.estimate(streamed, **settings), scv.estimate(scv.Samples(x, s), **settings))
+    settings |= {"method": scv.Polynomial(2)}
+    monkeypatch.setattr(large, "LIMITS", large.Limits(draws=700))
+    result = scv.estimate(streamed, **settings)
+    same(result, scv.estimate(scv.Samples(x, s), **settings))
+    # every fourth draw outside of the test block of 1000 draws and its gaps of 50
+    assert [fold["draws"] for fold in result.info["folds"]] == [487, 475, 488]
 
 
-def test_a_gaussian_is_exact(tmp_path):
+@pytest.mark.parametrize("fitted", [200_000, 700], ids=["all", "spaced"])
+def test_a_gaussian_is_exact(tmp_path, monkeypatch, fitted):
+    monkeypatch.setattr(large, "LIMITS", large.Limits(draws=fitted))
     x = np.random.default_rng(0).normal(size=(2, 900, 3)) * [1.0, 1e3, 1e-3] + 5
     streamed = scv.Samples.open(write(tmp_path / "a.zarr", x, -(x - 5) / np.array([1.0, 1e3, 1e-3]) ** 2))
     result = scv.estimate(streamed)
@@ -94,8 +113,8 @@ def test_a_gaussian_is_exact(tmp_path):
 
 
 @pytest.mark.parametrize("most", [10**5, 300], ids=["draws", "blocks"])
-def test_wrong_scores_and_constants_are_seen(tmp_path, most, monkeypatch):
-    monkeypatch.setattr(kept, "MOST_BLOCKS", most)
+def test_wrong_scores_and_constants_are_seen(tmp_path, most, monkeypatch, few_fitted):
+    blocks(monkeypatch, most)
     x, s = mixture(2, 2000, 2)
     streamed = scv.Samples.open(write(tmp_path / "a.zarr", x, 1.5 * s))
     result = scv.estimate(streamed, lambda v: {"a": v[0], "b": 0 * v[0] + 3})
@@ -106,7 +125,7 @@ def test_wrong_scores_and_constants_are_seen(tmp_path, most, monkeypatch):
 
 @pytest.mark.parametrize("size", [1e-200, 1.0, 1e200])
 @pytest.mark.parametrize("moved", [0, 1, -1])
-def test_scores_moved_by_a_draw_are_found_in_slow_chains(tmp_path, monkeypatch, moved, size):
+def test_scores_moved_by_a_draw_are_found_in_slow_chains(tmp_path, monkeypatch, few_fitted, moved, size):
     """Means of draws and scores do not tell: each score is nearly that of its neighbour."""
     monkeypatch.setattr(reading, "LIMITS", TileLimits(wanted=1 << 20))
     rng = np.random.default_rng(0)
@@ -129,7 +148,7 @@ def ar1(chains, draws, rho=0.9, seed=3):
 
 
 @pytest.mark.parametrize("degree", [1, 2])
-def test_block_means_give_the_same_error_bars(tmp_path, monkeypatch, degree):
+def test_block_means_give_the_same_error_bars(tmp_path, monkeypatch, few_fitted, degree):
     """Correlated draws in blocks of 21: the same means, and standard errors to what either of them is known to."""
     x = ar1(4, 6000)
     path = write(tmp_path / "a.zarr", x, -x)
@@ -138,7 +157,7 @@ def test_block_means_give_the_same_error_bars(tmp_path, monkeypatch, degree):
         return {"cubic": v[0] + v[1] ** 3, "even": 1 / (1 + v[0] ** 2)}
 
     memory = scv.estimate(scv.Samples(x, -x), f, scv.Polynomial(degree))
-    monkeypatch.setattr(kept, "MOST_BLOCKS", 290)
+    blocks(monkeypatch, 290)
     result = scv.estimate(scv.Samples.open(path), f, scv.Polynomial(degree))
     assert result.info["streamed"] == {"draws": 24000, "block": 21, "blocks": 285}
     assert result.values.shape == (4, 285, 2)
@@ -150,55 +169,84 @@ def test_block_means_give_the_same_error_bars(tmp_path, monkeypatch, degree):
     assert result.method == memory.method
 
 
-@pytest.mark.parametrize(("chains", "gap"), [(1, 40), (6, 0)])
-def test_one_pass_leaves_what_two_do(tmp_path, monkeypatch, chains, gap):
-    """With many draws a quadratic's block means come from sums over blocks, without a second look at the draws."""
-    monkeypatch.setattr(kept, "MOST_BLOCKS", 130)
-    x, s = mixture(chains, 4200 // chains, 3, bad=True)
-    streamed = scv.Samples.open(write(tmp_path / "a.zarr", x, s))
-    settings = {"method": scv.Polynomial(2), "gap": gap, "guard": False}
-    for f in (None, lambda v: {"a": v[0] * v[1], "b": v[:2]}):
-        one = scv.estimate(streamed, f, **settings)
-        with monkeypatch.context() as patched:
-            patched.setattr(products.BlockProducts, "of", lambda *_: None)
-            two = scv.estimate(streamed, f, **settings)
-        assert one.info["streamed"] == two.info["streamed"]
-        scale = two.values.std(axis=(0, 1))
-        np.testing.assert_allclose(one.controlled / scale, two.controlled / scale, rtol=1e-10, atol=1e-10)
-        np.testing.assert_allclose(one.ess, two.ess, rtol=1e-7)
-        np.testing.assert_allclose(one.plain.ess, two.plain.ess, rtol=1e-7)
-        assert one.status == two.status
-
-
 @pytest.mark.parametrize(("chains", "draws", "gap"), [(1, 22_003, 40), (1, 22_003, 7000), (4, 7001, 0), (7, 4000, 0)])
-@pytest.mark.parametrize("blocks", [10**5, 300], ids=["draws", "blocks"])
-def test_a_regression_on_spaced_draws_is_the_one_in_memory(tmp_path, monkeypatch, chains, draws, gap, blocks):
+@pytest.mark.parametrize("most", [10**5, 300], ids=["draws", "blocks"])
+def test_a_regression_on_spaced_draws_is_the_one_in_memory(tmp_path, monkeypatch, chains, draws, gap, most):
     """A large sample is fitted on some of its draws, the same ones in memory and from a file, whatever the folds."""
-    monkeypatch.setattr(polynomial, "MOST_FITTED", 2000)
-    monkeypatch.setattr(polynomial, "MOST_A_FEATURE", 10)
-    monkeypatch.setattr(polynomial, "MANY_DRAWS", 1000)
+    monkeypatch.setattr(large, "LIMITS", large.Limits(draws=2000))
     x, s = mixture(chains, draws, 2, bad=True)
     settings = {"method": scv.Polynomial(2), "gap": gap, "guard": False}
     for f in (None, lambda v: {"a": v[0] * v[1], "b": v[:2]}):
         memory = scv.estimate(scv.Samples(x, s), f, **settings)
         assert all(400 < fold["draws"] < 3500 for fold in memory.info["folds"])
-        monkeypatch.setattr(kept, "MOST_BLOCKS", blocks)
+        blocks(monkeypatch, most)
         result = scv.estimate(scv.Samples.open(write(tmp_path / "a.zarr", x, s)), f, **settings)
         np.testing.assert_allclose(result.mean, memory.mean, rtol=1e-10, atol=1e-10 * memory.plain.standard_error.min())
-        np.testing.assert_allclose(result.standard_error, memory.standard_error, rtol=1e-10 if blocks > draws else 0.2)
-        np.testing.assert_allclose(result.ess, memory.ess, rtol=1e-7 if blocks > draws else 0.5)
+        np.testing.assert_allclose(result.standard_error, memory.standard_error, rtol=1e-10 if most > draws else 0.2)
+        np.testing.assert_allclose(result.ess, memory.ess, rtol=1e-7 if most > draws else 0.5)
 
 
-def test_an_exact_answer_in_one_pass(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept, "MOST_BLOCKS", 130)
+METHODS = {
+    "Auto": scv.Auto(),
+    "Stack": scv.Stack([scv.Polynomial(1), scv.Kernel(landmarks=20)]),
+    "Kernel": scv.Kernel(landmarks=30),
+    "Polynomial(3)": scv.Polynomial(3),
+    "CNCV": scv.CNCV(scv.VectorField(width=8, depth=1), steps=100, batch=64, rate=1e-2),
+    "NCV": scv.NCV(scv.VectorField(width=8, depth=1), steps=100, batch=64, rate=1e-2),
+}
+
+
+@pytest.mark.parametrize("chains", [1, 3])
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_and_standard_deviations(tmp_path, monkeypatch, few_fitted, name, chains):
+    """From a file and in memory the same fit is passed over the same draws; networks round in single precision."""
+    x, s = mixture(chains, 4800 // chains, 2)
+    path = write(tmp_path / "a.zarr", x, s)
+
+    def f(v):
+        return {"a": v[0] * v[1], "b": 1 / (1 + v[0] ** 2)}
+
+    settings = {"method": METHODS[name], "stat": ("mean", "sd"), "guard": False}
+    memory, result = scv.estimate(scv.Samples(x, s), f, **settings), scv.estimate(scv.Samples.open(path), f, **settings)
+    assert "streamed" in result.info
+    tolerance = 1e-3 if name in ("Auto", "NCV", "CNCV") else 1e-10
+    same(result, memory, tolerance)
+    same(result.sd, memory.sd, tolerance)
+    assert not np.allclose(result.variance_ratio, 1, rtol=0.05)
+    blocks(monkeypatch, 600)
+    again = scv.estimate(scv.Samples.open(path), f, **settings)
+    assert again.info["streamed"]["block"] > 1
+    for one, other in ((again, result), (again.sd, result.sd)):
+        np.testing.assert_allclose(one.mean, other.mean, rtol=1e-9)
+        np.testing.assert_allclose(one.standard_error, other.standard_error, rtol=0.25)
+        np.testing.assert_allclose(one.ess, other.ess, rtol=0.5)
+
+
+def test_draws_that_are_not_fitted_on_are_judged_by_the_right_fold(few_fitted):
+    """In memory, g at each draw is that of a fit on other chains: a fit that had seen it would be another."""
+    x, s = mixture(3, 1600, 2)
+    values = np.tanh(x.sum(-1))[..., None]
+    result = scv.estimate(scv.Samples(x, s), values, scv.Polynomial(2), guard=False)
+    step = 4800 // 900
+    for chain in range(3):
+        others = [k for k in range(3) if k != chain]
+        fitted = scv.Polynomial(2).fit(scv.Samples(x[others, ::step], s[others, ::step]), values[others, ::step])
+        g = fitted(scv.Samples(x[[chain]], s[[chain]]))
+        np.testing.assert_allclose(result.controlled[chain], values[chain] + g[0], atol=1e-10)
+
+
+def test_an_exact_answer_from_blocks(tmp_path, monkeypatch, few_fitted):
+    blocks(monkeypatch, 130)
     x = np.random.default_rng(0).normal(size=(2, 900, 2)) + 7
-    result = scv.estimate(scv.Samples.open(write(tmp_path / "a.zarr", x, 7 - x)), method=scv.Polynomial(2))
-    assert [s[0].name for s in result.status] == ["exact"] * 2
+    settings = {"method": scv.Polynomial(2), "stat": ("mean", "sd")}
+    result = scv.estimate(scv.Samples.open(write(tmp_path / "a.zarr", x, 7 - x)), **settings)
+    assert [s[0].name for s in (*result.status, *result.sd.status)] == ["exact"] * 4
+    np.testing.assert_allclose(result.sd.mean, 1, rtol=1e-7)
     assert result.info["streamed"]["block"] > 1
 
 
-def test_chains_that_disagree_and_heavy_tails_are_seen_in_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept, "MOST_BLOCKS", 300)
+def test_chains_that_disagree_and_heavy_tails_are_seen_in_blocks(tmp_path, monkeypatch, few_fitted):
+    blocks(monkeypatch, 300)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(4, 3000, 2))
     f = np.stack([rng.standard_cauchy(size=(4, 3000)), x[..., 0] + np.arange(4)[:, None], x[..., 1]], axis=-1)
@@ -214,7 +262,7 @@ def test_tails_are_those_of_all_draws():
     x = np.random.default_rng(0).standard_t(3, size=(4, 5000, 2))
     tails = Tails(2, 20_000)
     for part in np.array_split(x.reshape(-1, 2), 77):
-        tails.add(part.T)
+        tails.add(part)
     np.testing.assert_allclose(tails.index(), tail_index(x), rtol=1e-10)
 
 
@@ -223,7 +271,7 @@ def test_series_keep_the_mean_whatever_the_pieces():
     series = Series(Blocks(1007, 10, 100), 2, np.full(3, 99.0))
     for chain in range(2):
         for start in range(0, 1007, 91):
-            series.add(series.reduce(chain, start, x[chain, start : start + 91].T))
+            series.add(series.reduce(chain, start, x[chain, start : start + 91]))
     np.testing.assert_allclose(series.means().mean(axis=(0, 1)), x.mean(axis=(0, 1)), rtol=1e-13)
     np.testing.assert_allclose(series.means()[1, 7], x[1, 70:80].mean(axis=0), rtol=1e-3)
     np.testing.assert_allclose(series.average().mean, x.mean(axis=(0, 1)), rtol=1e-13)
@@ -234,31 +282,15 @@ def test_series_keep_the_mean_whatever_the_pieces():
 @pytest.mark.parametrize(
     ("chains", "draws", "folds", "gap"), [(4, 9, None, 0), (7, 5, 3, 0), (1, 23, 4, 2), (1, 7, 7, 0)]
 )
-def test_ranges_are_the_folds(chains, draws, folds, gap):
-    ranges, plan = range_folds(chains, draws, folds, gap), make_folds(chains, draws, folds, gap)
-    for mine, fold in zip(ranges, plan, strict=True):
-        for parts, block in ((mine.train, fold.train), (mine.test, fold.test)):
-            cells = [(r.chain, i) for r in parts for i in range(r.start, r.stop)]
-            assert cells == [(c, i) for c in block.chains for i in block.draws]
-        picked = [(c, i) for c, index in judged_draws(mine) for i in index]
-        assert picked == [(r.chain, i) for r in mine.train for i in range(r.start, r.stop)]  # few draws: all of them
-    parts, fitted = segments(ranges, chains, draws)
+def test_stretches_are_the_folds(chains, draws, folds, gap):
+    plan, parts = make_folds(chains, draws, folds, gap), stretches(chains, draws, folds)
     for k, fold in enumerate(plan):
-        used = {(p.chain, i) for p in parts if fitted[k, p.group] for i in range(p.start, p.stop)}
-        assert used == {(c, i) for c in fold.train.chains for i in fold.train.draws}
-        tested = {(p.chain, i) for p in parts if p.test == k for i in range(p.start, p.stop)}
-        assert tested == {(c, i) for c in fold.test.chains for i in fold.test.draws}
-
-
-def test_features_in_any_coordinates_are_combinations_of_products():
-    rng = np.random.default_rng(0)
-    a = np.tril(rng.normal(size=(3, 3))) + 2 * np.eye(3)
-    coordinates = FoldMap(a, np.linalg.inv(a).T, rng.normal(size=3))
-    t, s = rng.normal(size=(2, 3, 8))
-    z, scores = coordinates(t, s)
-    for degree, rows in ((1, np.vstack([np.ones(8), s])), (2, outer(np.empty((16, 8)), t, s))):
-        expected = stein_features(z.T, scores.T, degree)
-        np.testing.assert_allclose((feature_map(coordinates, degree) @ rows).T, expected, rtol=1e-12, atol=1e-12)
+        tested = [(p.chain, i) for p in parts if p.fold == k for i in range(p.start, p.stop)]
+        assert tested == [(c, i) for c in fold.test.chains for i in fold.test.draws]
+    for k, fold in enumerate(make_folds(chains, draws, folds, gap, step=2)):
+        for mine, whole in ((fold.train, plan[k].train), (fold.test, plan[k].test)):
+            assert mine.chains.tolist() == whole.chains.tolist()
+            assert (2 * mine.draws).tolist() == [i for i in whole.draws if i % 2 == 0]
 
 
 # Files ----------------------------------------------------------------------------------------------------
@@ -284,7 +316,7 @@ def test_labelled_files(tmp_path, kind):
     else:
         given = data.chunk(draw=100) if kind == "dask" else data
     with scv.Samples.open(given) as streamed:
-        result = scv.estimate(streamed)
+        result = scv.estimate(streamed, method=scv.Polynomial(2))
         depth = scv.estimate(streamed, "depth", scv.Polynomial(2))
     same(result, scv.estimate(scv.Samples(x, s, ["a", "b"]), method=scv.Polynomial(2)))
     memory = scv.estimate(scv.Samples(x, s), {"depth": x[..., 0] ** 2}, scv.Polynomial(2))
@@ -310,28 +342,38 @@ def test_pieces_are_whole_chunks_in_any_order_of_axes(tmp_path, monkeypatch):
             monkeypatch.setattr(reading, "LIMITS", TileLimits(wanted=1 << 13))
 
 
-def test_few_draws_are_read_whole(tmp_path):
-    x, s = mixture(2, 12, 4)
+@pytest.mark.parametrize("draws", [12, 600])
+def test_few_draws_are_read_whole(tmp_path, draws):
+    """As many as are fitted on at once give the bits of the same draws in memory, whatever the method."""
+    x, s = mixture(2, draws, 4)
     streamed = scv.Samples.open(write(tmp_path / "a.zarr", x, s))
-    same(scv.estimate(streamed, method=scv.Polynomial(2)), scv.estimate(scv.Samples(x, s), method=scv.Polynomial(2)))
+    for method in (scv.Polynomial(2), scv.Kernel(), scv.Auto()):
+        result, memory = (scv.estimate(given, method=method) for given in (streamed, scv.Samples(x, s)))
+        assert result.controlled.tobytes() == memory.controlled.tobytes()
+        same(result, memory)
 
 
-def test_the_same_bits_again(tmp_path):
+def test_the_same_bits_again_and_with_any_threads(tmp_path, few_fitted):
     x, s = mixture(4, 900, 3)
     streamed = scv.Samples.open(write(tmp_path / "a.zarr", x, s))
-    assert scv.estimate(streamed).controlled.tobytes() == scv.estimate(streamed).controlled.tobytes()
+    first = scv.estimate(streamed, method=scv.Polynomial(2))
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            again = scv.estimate(streamed, method=scv.Polynomial(2))
+        assert again.controlled.tobytes() == first.controlled.tobytes()
 
 
-def test_bad_input_is_refused(tmp_path):
+@pytest.mark.parametrize("fitted", [200_000, 500], ids=["all", "spaced"])
+def test_bad_input_is_refused(tmp_path, monkeypatch, fitted):
+    monkeypatch.setattr(large, "LIMITS", large.Limits(draws=fitted))
     x, s = mixture(2, 900, 2)
     streamed = scv.Samples.open(write(tmp_path / "a.zarr", x, s))
     for settings, message in [
-        ({"method": scv.Polynomial(3)}, r"Polynomial\(degree=3\) cannot be fitted to draws in a file. What can: Monte"),
-        ({"method": scv.Auto()}, "cannot be fitted to draws in a file"),
         ({"f": x}, "`f` is a ndarray"),
         ({"f": "nothing"}, "holds no array `nothing`; it has "),
-        ({"stat": ("mean", "sd")}, "`stat` is not for draws in a file"),
+        ({"stat": "sd"}, "`stat` must be"),
         ({"cross_fit": False}, "`cross_fit` is not"),
+        ({"executor": ThreadPoolExecutor(1)}, "`executor` is not for draws in a file"),
         ({"folds": 3}, "`folds` is 3 but there are 2 chains"),
         ({"f": lambda v: v[0] / 0}, "`f`.* not finite|non-finite"),
     ]:
@@ -347,7 +389,7 @@ def test_bad_input_is_refused(tmp_path):
         with pytest.raises(scv.InputError, match=message):
             scv.Samples.open(given)
     x, s = mixture(2, 6000, 2)
-    x[1, 777, 1] = np.nan  # between the draws that provisional coordinates come from
+    x[1, 777, 1] = np.nan  # between the draws that are fitted on
     s[0, 4000, 0] = np.inf
     with pytest.raises(
         scv.InputError, match=r"the draws hold nan at chain 1, draw 777|the scores hold inf at chain 0, dra"

@@ -3,20 +3,15 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import steincv as scv
-from steincv.families.method import make_problem
+from steincv.families import large
 from steincv.samples import source as reading
-from steincv.samples.source import Tile as Piece, TileLimits
-from steincv.stein.folds import make_folds
-from steincv.stream import networks, passes
-from steincv.stream.coordinates import FoldMap
-from steincv.stream.functions import Functions
-from steincv.stream.polynomial import Moments
-from steincv.stream.segments import Range, RangeFold, range_folds
+from steincv.samples.source import TileLimits
 
 zarr = pytest.importorskip("zarr")
 CNCV = scv.CNCV(scv.VectorField(width=8, depth=1), steps=200, batch=64, rate=1e-2)
@@ -24,9 +19,9 @@ CNCV = scv.CNCV(scv.VectorField(width=8, depth=1), steps=200, batch=64, rate=1e-
 
 @pytest.fixture
 def streamed(tmp_path, monkeypatch):
-    """Nine pieces of 400 draws of two chains; windows of 1024 draws from four of them."""
+    """Nine tiles of 400 draws of two chains; every third draw is fitted on."""
     monkeypatch.setattr(reading, "LIMITS", TileLimits(wanted=1 << 14))
-    monkeypatch.setattr(networks, "WINDOW", 1024)
+    monkeypatch.setattr(large, "LIMITS", large.Limits(draws=2400))
     x = np.random.default_rng(0).normal(size=(2, 3600, 2)) * [1.0, 100.0] + [3.0, 0.0]
     group = zarr.open_group(str(tmp_path / "a.zarr"), mode="w")
     for name, array in (("draws", x), ("scores", -(x - [3.0, 0.0]) / [1.0, 1e4])):
@@ -38,46 +33,17 @@ def f(v):
     return v[0] + (v[1] / 100) ** 2
 
 
-def test_networks_from_windows(streamed):
+def test_networks_see_spaced_draws_and_control_all(streamed):
     """f is a polynomial of a Gaussian: a network that has learned anything leaves a small part of its variance."""
     result = scv.estimate(streamed, f, CNCV)
     assert float(result.variance_ratio) < 0.05
     assert abs(float(result.mean) - 4) < 5 * float(result.standard_error)
-    assert result.info["folds"][0]["draws"] == 3600
+    assert result.info["streamed"] == {"draws": 7200, "block": 1, "blocks": 3600}
 
 
-def test_thinned_problems_are_those_in_memory(streamed):
-    """While all draws are kept, a fold's problem is what the in-memory fit sees."""
-    source = streamed.source
-    stream = passes.Stream.of(source, Functions.of(None, source), range_folds(2, 3600), 1)
-    sums, _ = stream.first_pass()
-    maps = [FoldMap.of(s, stream.provisional, source.names) for s in sums.folds]
-    fits = [
-        networks._Fold(stream, fold, m, Moments.of(s))
-        for fold, m, s in zip(stream.folds, maps, sums.folds, strict=True)
-    ]
-    whole = source.every(1)
-    x, s = whole.draws, whole.scores
-    for fold, problem in zip(make_folds(2, 3600), networks._thinned(stream, fits), strict=True):
-        memory, _, _ = make_problem(scv.Samples(fold.train.take(x), fold.train.take(s)), fold.train.take(x))
-        for name in ("z", "s", "y", "offset"):
-            np.testing.assert_allclose(getattr(problem, name), getattr(memory, name), rtol=1e-9, atol=1e-9)
-        assert problem.chains == memory.chains
-
-
-def test_validation_draws_are_not_trained_on():
-    kept = networks._training(RangeFold((Range(0, 0, 10), Range(1, 5, 10)), ()), True)
-    assert [(r.chain, i) for r in kept for i in range(r.start, r.stop)] == [
-        *((0, i) for i in (0, 1, 2, 3, 6, 7, 8, 9)),
-        *((1, i) for i in (5, 6, 8, 9)),
-    ]
-    pieces = [Piece(start, np.zeros((2, 4, 1)), np.zeros((2, 4, 1)), ()) for start in (0, 4)]
-    rng = np.random.default_rng(0)
-    picked = networks._pick(pieces, kept, 500, rng)
-    cells = [(chain, pieces[p].start + i) for p, chain, index in picked for i in index]
-    assert len(cells) == 500
-    assert set(cells) == {(0, i) for i in (0, 1, 2, 3, 6, 7)} | {(1, 5), (1, 6)}
-    assert networks._pick(pieces, [Range(0, 8, 20)], 5, rng) == []
+def test_checkpoints_are_not_for_files(streamed, tmp_path):
+    with pytest.raises(scv.InputError, match="`checkpoint` is not for draws in a file"):
+        scv.estimate(streamed, f, replace(CNCV, checkpoint=str(tmp_path / "kept")))
 
 
 TWO_DEVICES = """

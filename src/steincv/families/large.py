@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from ..runtime.validation import InputError
 from ..samples.samples import Samples
-from ..stein.folds import Fold
+from ..stein.folds import Fold, fewest_fitted
 from .method import CrossFit, Method, Training
 
 
@@ -29,12 +29,13 @@ class Limits(NamedTuple):
 LIMITS = Limits()
 
 
-def fitting_step(shape: tuple[int, ...], outputs: int) -> int:
+def fitting_step(shape: tuple[int, ...], outputs: int, folds: int | None, gap: int) -> int:
     """Return the step at which draws `(chain, draw, dim)` are fitted on: 1 where all of them are."""
     chains, draws, dim = shape
-    held = LIMITS.bytes // (8 * (2 * dim + outputs))
-    most = min(LIMITS.draws, max(held, LIMITS.per_dimension * dim))
-    return max(1, chains * draws // most)
+    held = max(LIMITS.bytes // (8 * (2 * dim + outputs)), LIMITS.per_dimension * dim)
+    # a wide gap may leave few draws to some fold: it is then to look at most of them
+    wanted = min(chains * draws, 4 * fewest_fitted(chains, draws, folds, gap))
+    return max(1, wanted // LIMITS.draws, chains * draws // held)
 
 
 def fit_spaced(

@@ -88,6 +88,15 @@ def stretches(chains: int, draws: int, folds: int | None = None) -> list[Stretch
     return [Stretch(0, start, stop, k) for k, (start, stop) in enumerate(pairwise(_edges(draws, count)))]
 
 
+def fewest_fitted(chains: int, draws: int, folds: int | None = None, gap: int = 0) -> int:
+    """Return how many draws the smallest fold of `make_folds` is fitted on."""
+    count = _count(chains, draws, folds)
+    if chains >= 2:
+        return (chains - -(-chains // count)) * draws
+    cuts = pairwise(_edges(draws, count))
+    return min(draws - min(draws, stop + gap) + max(0, start - gap) for start, stop in cuts)
+
+
 def _count(chains: int, draws: int, folds: int | None) -> int:
     """Return how many folds there are."""
     if chains >= 2:
