@@ -20,14 +20,13 @@ ALLOWED = {
     "adapters": {"runtime", "samples", "result"},
     "evidence": {"runtime", "samples", "stein", "judging", "families", "result", "estimating", "report"},
     "networks": {"runtime", "samples", "stein", "judging", "families", "result", "estimating", "report"},
-    "stream": {"runtime", "samples", "stein", "judging", "families", "result", "estimating"},
     "demo": set(),
     "cli": {"runtime", "families", "report", "commands"},
     "commands": {"runtime", "samples", "result", "estimating", "report", "demo", "cli"},
     "__main__": {"cli"},
 }
 # Inside a method, a result may call what shows and saves it: nothing is imported before it is used.
-LAZY = {("result", "report"), ("result", "adapters"), ("samples", "stream")}
+LAZY = {("result", "report"), ("result", "adapters")}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 

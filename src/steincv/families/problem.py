@@ -89,7 +89,7 @@ class Control:
 
     evaluate: Callable[[np.ndarray, np.ndarray], np.ndarray]
     info: Mapping[str, Any] = field(default_factory=dict)
-    quick: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+    quick: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ penalties, one a degree, mean the same on every problem.
 
 import functools
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -101,7 +101,8 @@ def _fill(out: np.ndarray, z: np.ndarray, s: np.ndarray, steps: list, norms: np.
         start += size
 
 
-class Quadratic(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Quadratic:
     r"""A combination of all Stein features of degree 1 and 2, without a table of them: for many draws.
 
     The features are $s_i$, and $z_p s_i + z_i s_p$ for $p \le i$ up to constants.

@@ -91,7 +91,7 @@ class Polynomial(Method):
 
         info = {"features": features, "draws": n, "penalty": fit.penalty.tolist(), "growth": fit.growth.tolist()}
         quick = Quadratic.of(-fit.coefficients, dim) if (self.degree, parts) == (2, 1) else None
-        return Control(evaluate, info, quick)
+        return Control(evaluate, info, quick=quick)
 
     def _fit_in_tiles(self, z: np.ndarray, s: np.ndarray, y: np.ndarray, parts: int) -> RidgeFit:
         """The same from sums over tiles of draws: its memory does not grow with them."""
