@@ -29,7 +29,7 @@ Control = Callable[[Samples], Float[np.ndarray, "chain draw out"]]
 
 
 class Piece(NamedTuple):
-    """Some draws of one chain: where they are in the tile, the number of the first, and the fold that evaluates them."""
+    """Some draws of one chain: their place in the tile, the number of the first, and the fold that evaluates them."""
 
     chain: int
     rows: slice
@@ -68,7 +68,7 @@ def out_of_fold(
 
 @dataclass(frozen=True, eq=False)
 class Passed:
-    """What the pass leaves: block means of f, of f + g for every choice of g, of the Stein means, and the tails of f."""
+    """What is left: block means of f, of f + g for every choice of g, and of the Stein means, and the tails of f."""
 
     labels: tuple[str, ...]
     shape: tuple[int, ...]
