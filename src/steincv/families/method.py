@@ -196,8 +196,12 @@ class Training:
             shared = crew.share(self._arrays())
             layout = (self.names, self.seed, self.chains, self.coordinates, self.states, len(self.folds))
             return [ask() for ask in [crew.start(_fit_elsewhere, shared, layout, job) for job in jobs]]
-        self.prepare({member.kind for member, _ in jobs})
-        tasks = [functools.partial(self.run, *job) for job in jobs]
+        # one quick member: the problem of a fold is made for it and dropped, for all of them together are large
+        once = self.keep and len(jobs) == len(self.folds) and not any(member.method.together for member, _ in jobs)
+        once = once and all(member.kind == "affine" for member, _ in jobs)
+        if not once:
+            self.prepare({member.kind for member, _ in jobs})
+        tasks = [functools.partial(self.run, *job, once) for job in jobs]
         return side_by_side(tasks, self._work, here=[job[0].method.together for job in jobs])
 
     @property
@@ -261,11 +265,11 @@ class Training:
             return learned.unmixed(draws)
         return self.problem(k, "scaled").coordinates
 
-    def run(self, member: Member, which: tuple[int, ...]) -> _Answer:
-        """Fit a member on the folds called `which` and evaluate it at their test draws."""
+    def run(self, member: Member, which: tuple[int, ...], once: bool = False) -> _Answer:
+        """Fit a member on the folds called `which` and evaluate it at their test draws; `once`: keep no problem."""
         start = time.perf_counter()
         method, kind, outputs = member
-        made = [self.problem(k, kind) for k in which]
+        made = [self._make(k, kind) if once else self.problem(k, kind) for k in which]
         problems = [m.problem.select(outputs) for m in made]
         controls = method.solve([p if method.weighted else p.at_draws() for p in problems], self.seed)
         found, kept = [], []

@@ -78,7 +78,7 @@ class Series:
         np.maximum(self.largest, part.largest, out=self.largest)
 
     def means(self) -> Float[np.ndarray, "chain block column"]:
-        """Return the block means, the last of a chain, which may be of more draws, such that their mean is that of all."""
+        """Return the block means, the last of a chain (it may have more draws) such that their mean is that of all."""
         found = self.sums / self.blocks.size
         found[:, -1] = self.blocks.count * self.sums.sum(axis=1) / self.blocks.draws - found[:, :-1].sum(axis=1)
         return self.center + found
@@ -164,7 +164,10 @@ class Tails:
 
 
 def _tail_index_of(high: np.ndarray, low: np.ndarray, draws: int) -> float:
-    """Return it from both tails: arviz-stats cuts tails of $3\\sqrt{n/r}$ draws off n; here n is what is kept and r makes up for that."""
+    r"""Return the index from both tails.
+
+    arviz-stats cuts tails of $3\sqrt{n/r}$ draws off n; here n is what is kept and r makes up for that.
+    """
     middle = np.full(4 * len(high), (high[0] + low.max()) / 2)
     series = np.concatenate([low, middle, high])
     spread = np.abs(series - series[0]).max()
