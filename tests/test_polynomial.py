@@ -10,7 +10,7 @@ import pytest
 from densities import bent_mixture
 
 import steincv as scv
-from steincv.families.polynomial.hermite import degrees, feature_count, stein_features
+from steincv.families.polynomial.hermite import Quadratic, degrees, feature_count, stein_features
 from steincv.families.polynomial.ridge import GROWTHS, PENALTIES, ridge
 
 
@@ -163,3 +163,12 @@ def test_memory_is_predicted(monkeypatch):
     samples = bent_mixture(12, 1, 2000, 10)
     with pytest.raises(scv.InputError, match=r"has 285 features and needs about .* GiB .* Use degree=2 or fewer draws"):
         scv.Polynomial(3).fit(samples, samples.draws[..., 0])
+
+
+@pytest.mark.parametrize("dim", [1, 4, 17])
+def test_quadratics_without_a_table_are_the_same_combinations(dim):
+    rng = np.random.default_rng(0)
+    z, s = rng.normal(size=(2, 3001, dim))
+    coefficients = rng.normal(size=(feature_count(dim, 2), 3))
+    expected = stein_features(z, s, 2) @ coefficients
+    np.testing.assert_allclose(Quadratic.of(coefficients, dim)(z, s), expected, rtol=1e-11, atol=1e-11)

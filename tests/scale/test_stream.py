@@ -1,5 +1,6 @@
 """Draws in files: the same answer as in memory, without holding them."""
 
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -351,6 +352,24 @@ def test_few_draws_are_read_whole(tmp_path, draws):
         result, memory = (scv.estimate(given, method=method) for given in (streamed, scv.Samples(x, s)))
         assert result.controlled.tobytes() == memory.controlled.tobytes()
         same(result, memory)
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
+    """Eight times as many draws, 13 MB with their scores, take hardly more memory."""
+    monkeypatch.setattr(large, "LIMITS", large.Limits(draws=2000))
+    monkeypatch.setattr(kept, "ROOM", Room(entries=2**14, blocks=500, tail=2**12))
+    peaks = []
+    for draws in (10_000, 80_000):
+        x, s = mixture(2, draws, 5)
+        streamed = scv.Samples.open(write(tmp_path / f"{draws}.zarr", x, s))
+        del x, s
+        scv.estimate(streamed, method=scv.Polynomial(2))  # everything is imported
+        tracemalloc.start()
+        scv.estimate(streamed, method=scv.Polynomial(2))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
+    assert peaks[1] < 5e6
 
 
 def test_the_same_bits_again_and_with_any_threads(tmp_path, few_fitted):
