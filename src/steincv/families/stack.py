@@ -111,12 +111,12 @@ def combine(
         }
         for k, (name, fit) in enumerate(zip(names, fits, strict=True))
     ]
-    kept = [
+    functions = [
         WeightedSum([Term(fit.fitted[k], wk) for fit, wk in zip(fits, w, strict=True)], values.shape[-1])
         for k, w in enumerate(weights)
         if all(fit.fitted for fit in fits)
     ]
-    return CrossFit(g, {"seconds": time.perf_counter() - start, "members": members}, fitted=kept)
+    return CrossFit(g, {"seconds": time.perf_counter() - start, "members": members}, fitted=functions)
 
 
 def moments(
