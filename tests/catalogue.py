@@ -65,7 +65,8 @@ CATALOGUE = (
         chain_symmetric=False,
         trained=True,
     ),
-    Row("auto", scv.Auto(), precision="network", cost="dear"),
+    # its learned coordinates are those of the model's own parameters
+    Row("auto", scv.Auto(), precision="network", cost="dear", axes=True),
 )
 
 every_family = pytest.mark.parametrize("row", CATALOGUE, ids=lambda row: row.name)

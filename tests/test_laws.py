@@ -198,7 +198,8 @@ def transforms():
 def test_affine_in_the_coordinates(row, name):
     """x' = A x + b with scores A^-T s is the same problem: to 1e-8 of the plain error.
 
-    A rotation gives a network other starting weights, as another seed would: then within two plain errors.
+    A rotation gives a network other starting weights, as another seed would, and is another problem to a family that
+    looks at single coordinates: then within two plain errors.
     """
     matrix, shift = transforms()[name]
     samples = bent_mixture(8, 4, 60, 2)

@@ -71,7 +71,6 @@ def test_they_are_selected_with_the_draws():
         ({}, None, "`parameters` is empty"),
         ({"a": X[:2, ..., 0]}, None, r"the parameter `a` has shape \(2, 20\), expected \(3, 20\)"),
         ({"a": X.astype(str)}, None, "the parameter `a` has dtype <U"),
-        ({"a": X}, lambda x: {"a": x}, "`constrain` and `parameters` are two ways"),
     ],
 )
 def test_bad_parameters(parameters, constrain, message):
