@@ -16,7 +16,7 @@ from ..families.stack import Stack
 
 
 class Limits(NamedTuple):
-    """What the draws of a rung can carry, as benchmarks/evidence_coverage.py found.
+    """What the draws of a rung can carry: first choices, with which benchmarks/evidence_coverage.py was run.
 
     - `degree`, `features`: no polynomial beyond these.
     - `features_per_draw`: a degree is tried if its features are at most this share of the draws it is fitted on.

@@ -14,7 +14,7 @@ from .structured.sparse import Sparse
 
 
 class Limits(NamedTuple):
-    """Where members begin and end to pay, measured over the problems of benchmarks/league.py."""
+    """Where members begin and end to pay: chosen on some problems of benchmarks/league.py, not swept over all."""
 
     # The choice of a member on fewer draws than this is a coin flip; the smallest sets get the simplest members only.
     few: int = 60

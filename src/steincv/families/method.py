@@ -148,17 +148,15 @@ class Training:
     @functools.cached_property
     def f(self) -> Float[np.ndarray, "chain draw out"]:
         """What is averaged over the draws: f, or its mean over each draw's orbit."""
-        return self.over_orbits(
-            Block(np.arange(self.chains), np.arange(self.values.shape[1] // self.states)), self.values
-        )
+        states = Block(np.arange(self.chains), np.arange(self.values.shape[1]))
+        return self._over_orbits(states, states.take(self.values))
 
-    def over_orbits(self, block: Block, array: np.ndarray) -> np.ndarray:
-        """Return the block's part of an array of all states, averaged over each draw's orbit."""
-        part = self._of_states(block).take(array)
+    def _over_orbits(self, states: Block, part: np.ndarray) -> np.ndarray:
+        """Return what is known at a block of states, averaged over each draw's orbit."""
         if self.weight is None:
             return part
-        weight = self._of_states(block).take(self.weight)[..., None]
-        return (part * weight).reshape(len(block.chains), len(block.draws), self.states, -1).sum(axis=2)
+        weighted = part * states.take(self.weight)[..., None]
+        return weighted.reshape(len(states.chains), -1, self.states, part.shape[-1]).sum(axis=2)
 
     def _of_states(self, block: Block) -> Block:
         if self.states == 1:
@@ -280,10 +278,7 @@ class Training:
             fitted = Fitted(coordinates, scale if outputs is None else scale[outputs], control)
             kept += [fitted] * self.keep
             g = fitted(Samples.trusted(test.take(self.draws), test.take(self.scores), self.names))
-            if self.weight is not None:
-                weight = test.take(self.weight)[..., None]
-                g = (g * weight).reshape(len(test.chains), -1, self.states, g.shape[-1]).sum(axis=2)
-            found.append(g)
+            found.append(self._over_orbits(test, g))
         return _Answer(found, [dict(control.info) for control in controls], time.perf_counter() - start, kept)
 
     def _arrays(self) -> dict[str, np.ndarray]:

@@ -146,15 +146,16 @@ def _around(
     training = Training(samples.draws, samples.scores, blank, tuple(folds), samples.names, seed, chains)
     training.prepare([kind])
     maps: list[Coordinates] = [training.problem(k, kind).coordinates for k in range(len(folds))]
-    step = min(find_step(*flat, model, each, states, seed) for each in maps[:1])
+    step = find_step(*flat, model, maps[0], states, seed)
     x, s = (np.repeat(a, states, axis=1) for a in (samples.draws, samples.scores))
     weight = np.zeros((chains, draws * states))
     weight[:, ::states] = 1.0  # draws that are in no test fold stay alone
     effective, lost = [], []
     for k, (fold, each) in enumerate(zip(folds, maps, strict=True)):
+        rng = np.random.default_rng([seed, k])
         for block in [fold.test] if len(folds) > 1 else [fold.test, fold.train]:
             at_draws, at_scores = (block.take(a).reshape(-1, dim) for a in (samples.draws, samples.scores))
-            found: Orbits = orbits(at_draws, at_scores, model, each, states, step, np.random.default_rng([seed, k]))
+            found: Orbits = orbits(at_draws, at_scores, model, each, states, step, rng)
             at = np.ix_(block.chains, (block.draws[:, None] * states + np.arange(states)).ravel())
             shape = (len(block.chains), len(block.draws) * states)
             x[at], s[at] = found.draws.reshape(*shape, dim), found.scores.reshape(*shape, dim)
