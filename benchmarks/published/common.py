@@ -84,6 +84,13 @@ def advantage(ours: Interval, theirs: Interval, measure: str) -> Interval:
     return Interval(float(ratio), float(ratio * np.exp(-down)), float(ratio * np.exp(up)))
 
 
+def of_repeats(value: float, repeats: int, measure: str) -> Interval:
+    """Return a published error with the interval that so many repeats give it, were the errors normal."""
+    relative = np.sqrt(np.pi / 2 - 1) if measure == ABSOLUTE else np.sqrt(0.5)
+    half = scipy.stats.norm.ppf((1 + LEVEL) / 2) * relative / np.sqrt(repeats)
+    return Interval(value, value * (1 - half), value * (1 + half))
+
+
 # Intervals ---------------------------------------------------------------------------------------------
 
 
@@ -121,6 +128,16 @@ def ours(method: scv.Method, coordinates: str = "auto", **options: object) -> Ca
     def run(data, seed):
         samples = scv.Samples(data.draws, data.scores)
         return scv.estimate(samples, data.values, method, seed=seed, coordinates=coordinates, **options).mean
+
+    return run
+
+
+def in_sample(method: scv.Method) -> Callable:
+    """Return the protocol of control functionals: fitted on all draws and averaged over the same."""
+
+    def run(data, seed):
+        samples = scv.Samples(data.draws, data.scores)
+        return (data.values + method.fit(samples, data.values, seed=seed)(samples)).mean(axis=(0, 1))
 
     return run
 
@@ -174,12 +191,8 @@ def replicate(name: str, data: Callable[[int], Data], planned: Mapping[str, Plan
         for label in wanted:
             start = time.process_time()
             estimates = np.asarray(planned[label].run(given, r), dtype=float).reshape(-1)
-            line = {
-                "method": label,
-                "repeat": r,
-                "estimates": estimates.tolist(),
-                "seconds": time.process_time() - start,
-            }
+            seconds = time.process_time() - start
+            line = {"method": label, "repeat": r, "estimates": estimates.tolist(), "seconds": seconds}
             done[label, r] = line
             with path.open("a") as file:
                 file.write(json.dumps(line) + "\n")

@@ -42,10 +42,7 @@ def gibbs() -> dict[str, np.ndarray]:
 
 
 def main() -> None:
-    made = kept("row02-draws", gibbs)
-    every = made["draws"].reshape(-1, 4)
-    scale = np.array([every.mean(0), every.std(0)])
-    study(2, "probit", "Gibbs sampler", lambda: made, logdensity, scale, PUBLISHED)
+    study(2, "probit", "Gibbs sampler", kept("row02-draws", gibbs), logdensity, PUBLISHED)
 
 
 if __name__ == "__main__":

@@ -38,10 +38,7 @@ def walk() -> dict[str, np.ndarray]:
 
 
 def main() -> None:
-    made = kept("row03-draws", walk)
-    every = made["draws"].reshape(-1, 4)
-    scale = np.array([every.mean(0), every.std(0)])
-    study(3, "logit", "random walk", lambda: made, logdensity, scale, PUBLISHED)
+    study(3, "logit", "random walk", kept("row03-draws", walk), logdensity, PUBLISHED)
 
 
 if __name__ == "__main__":

@@ -10,14 +10,14 @@ inversion on a grid of log theta; theirs are from a pool of 500 draws per rung.
 import jax
 import jax.numpy as jnp
 import numpy as np
-from common import RMSE, Line, Planned, error, exactly, keep, kept, replicate
+from common import RMSE, Line, Planned, error, keep, kept, of_repeats, replicate
 
 import steincv as scv
 from steincv_paper.models.van_der_pol import EXACT, PRIOR_SD, log_likelihood
 
 DRAWS = 20
 LADDER = (np.arange(31) / 30) ** 5
-REPEATS, FEWER, FEWEST = 100, 20, 3
+REPEATS, SOME, FEWEST = 100, 40, 2
 SEED = 9
 GRID = np.linspace(-6 * PRIOR_SD, 6 * PRIOR_SD, 20_001)
 PUBLISHED = {"plain": 0.152, "scalar CV": 0.138, "vvCV": 0.116}
@@ -72,11 +72,11 @@ def plain(data, seed):
 
 METHODS = {
     "plain": Planned(plain, REPEATS),
-    "Kernel(), as theirs": Planned(evidence(scv.Kernel(), "second-order"), REPEATS),
+    "Kernel(), as theirs": Planned(evidence(scv.Kernel(), "second-order"), SOME),
     "Polynomial(2)": Planned(evidence(scv.Polynomial(2)), REPEATS),
-    "Kernel()": Planned(evidence(scv.Kernel()), REPEATS),
+    "Kernel()": Planned(evidence(scv.Kernel()), SOME),
     "CNCV()": Planned(evidence(scv.CNCV()), FEWEST),
-    "Auto()": Planned(evidence(None), FEWER),
+    "Auto()": Planned(evidence(None), SOME),
 }
 
 
@@ -85,12 +85,12 @@ def main() -> None:
     lines = []
     for label, estimates in found.items():
         beside = {"plain": "plain", "Kernel(), as theirs": "scalar CV"}.get(label, "vvCV")
+        rule = beside != "vvCV"  # the second-order rule as it is; ours takes off what is left of its error
         lines.append(
-            Line(9, "van der Pol, log evidence", "log evidence", label, RMSE, beside, exactly(PUBLISHED[beside]),
-                 error(estimates - EXACT, RMSE), len(estimates), "model, data, ladder, 20 draws a rung, rule"
-                 if beside != "vvCV" else "model, data, ladder, 20 draws a rung",
-                 "exact independent draws; control variates in log theta" + ("" if beside != "vvCV" else "; our rule"),
-                 SOURCE)
+            Line(9, "van der Pol, log evidence", "log evidence", label, RMSE, beside,
+                 of_repeats(PUBLISHED[beside], 100, RMSE), error(estimates - EXACT, RMSE), len(estimates),
+                 "model, data, ladder, 20 draws a rung" + ", rule" * rule,
+                 "exact independent draws; control variates in log theta" + "; our rule" * (not rule), SOURCE)
         )  # fmt: skip
     keep(lines, "row09")
 

@@ -34,14 +34,12 @@ def notes() -> tuple[np.ndarray, np.ndarray]:
 
 
 def study(
-    row: int, name: str, sampler: str, chains: Callable, logdensity: Callable, scale: np.ndarray, published: dict
+    row: int, name: str, sampler: str, made: dict[str, np.ndarray], logdensity: Callable, published: dict
 ) -> None:
     """Run everything on their sampler, then the default on NUTS, and write the row.
 
-    `chains()`: coefficients and scores (repeat, draw, 4), with FIT + ESTIMATE draws each. NUTS walks in coefficients
-    divided by `scale`.
+    `made`: their draws and scores (repeat, draw, 4), FIT + ESTIMATE in each repeat.
     """
-    made = chains()
 
     def data(r):
         draws, scores = made["draws"][r][None], made["scores"][r][None]
@@ -50,13 +48,16 @@ def study(
 
     found = replicate(f"row{row:02d}", data, METHODS)
     agree(found, NAMES)
+    every = made["draws"].reshape(-1, 4)
+    center, factor = every.mean(0), np.linalg.cholesky(np.cov(every.T))
+    # NUTS walks where the posterior is about round: the coefficients are strongly correlated
     problem = Problem(
-        f"published-{name}", 4, lambda x: logdensity(x * scale[1]), {}, NAMES, start=lambda key: scale[0] / scale[1]
+        f"published-{name}", 4, lambda z: logdensity(center + factor @ z), {}, NAMES, start=lambda key: np.zeros(4)
     )
     sets = draw(problem, seed=0, chains=4, draws=ESTIMATE // 4, replications=NUTS_REPEATS)
 
     def nuts(r):
-        return Data(*sets[r], sets[r][0] * scale[1])
+        return Data(*sets[r], center + sets[r][0] @ factor.T)
 
     some = {k: METHODS[k]._replace(repeats=NUTS_REPEATS) for k in ("plain", "Polynomial(2)", "Auto()")}
     walked = replicate(f"row{row:02d}-nuts", nuts, some)
