@@ -225,8 +225,10 @@ def scores_of(logdensity: Callable, draws: np.ndarray) -> np.ndarray:
     return np.concatenate(parts).reshape(draws.shape)
 
 
-def random_walk(logdensity: Callable, start: np.ndarray, scale: np.ndarray, steps: int, seed: int) -> np.ndarray:
-    """Return Metropolis chains (chain, step, dim) with normal proposals, 2.38 / sqrt(dim) wide.
+def random_walk(
+    logdensity: Callable, start: np.ndarray, scale: np.ndarray, steps: int, seed: int, width: float = 1.0
+) -> np.ndarray:
+    """Return Metropolis chains (chain, step, dim) with normal proposals, `width` times 2.38 / sqrt(dim) wide.
 
     `scale`: a standard deviation per coordinate to begin with. Three short runs put the covariance of all chains in its
     place; their draws are dropped.
@@ -254,7 +256,7 @@ def random_walk(logdensity: Callable, start: np.ndarray, scale: np.ndarray, step
         for key in keys[:3]:
             state, path = compiled(key, state, factor * 2.38 / np.sqrt(dim), 1000)
             factor = np.linalg.cholesky(np.cov(np.asarray(path[300:]).reshape(-1, dim).T))
-        path = np.asarray(compiled(keys[3], state, factor * 2.38 / np.sqrt(dim), steps)[1])
+        path = np.asarray(compiled(keys[3], state, factor * width * 2.38 / np.sqrt(dim), steps)[1])
     return path.swapaxes(0, 1)
 
 

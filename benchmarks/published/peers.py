@@ -28,6 +28,7 @@ SETTINGS = {
 }  # fmt: skip
 SHOWN = ("Polynomial(2)", "Kernel()", "CNCV()", "Polynomial(2), learned", "Auto()")
 GAIN = "gain"
+EXACT = 1e-9  # errors below are round-off
 Row = dict[str, str]
 
 
@@ -46,9 +47,13 @@ def read() -> tuple[list[Row], list[str]]:
 
 
 def short(value: float) -> str:
-    """Return a number with two or three digits, of which no zero is idle."""
+    """Return a number with two digits or three."""
     if not np.isfinite(value):
         return "-"
+    if value < EXACT:
+        return "exact"
+    if value >= 1e6:
+        return f"{value:.1e}".replace("e+0", "e").replace("e+", "e")
     if value >= 10_000:
         return f"{float(f'{value:.2g}'):,.0f}"
     return f"{value:,.0f}" if value >= 100 else f"{value:.2g}" if value < 1 or value >= 10 else f"{value:.1f}"
@@ -82,8 +87,10 @@ def numbers(lines: Sequence[Row], column: str) -> list[float]:
 
 def ratio(lines: Sequence[Row]) -> str:
     """Return by how much ours is better: geometric mean over f, and the widest of the intervals."""
-    if not lines or not np.isfinite(numbers(lines, "ratio")).all():
-        return "-"
+    if not lines:
+        return ""
+    if not np.isfinite(numbers(lines, "ratio")).all():
+        return "both exact" if max(numbers(lines, "ours") + numbers(lines, "published")) < EXACT else "-"
     middle = np.exp(np.mean(np.log(numbers(lines, "ratio"))))
     low, high = min(numbers(lines, "ratio_low")), max(numbers(lines, "ratio_high"))
     return f"**{short(middle)}** ({short(low)} to {short(high)})"
@@ -108,7 +115,7 @@ def main_table(lines: Sequence[Row]) -> str:
             f"{best[0]['published_method']}: {span(numbers(best, 'published_low') + numbers(best, 'published_high'))}"
         )
         if best[0]["measure"] != GAIN:
-            told = f"{best[0]['published_method']}: {best[0]['published']}"
+            told = f"{best[0]['published_method']}: {short(float(best[0]['published']))}"
         cells = [span(numbers(mine, "ours")) if (mine := of(some, name)) else "" for name in SHOWN]
         setting = best[0]["setting"] + (f"; {f}" if f else "")
         body.append([str(row), setting, best[0]["measure"], told, *cells, ratio(auto)])
