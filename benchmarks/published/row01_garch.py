@@ -35,6 +35,7 @@ REPEATS, FEWER, FEWEST, NUTS_REPEATS = 40, 20, 4, 10  # theirs: 100
 FIT, ESTIMATE = 2000, 10_000
 EVERY = 5  # our methods see every fifth of the 10,000 draws: as many as theirs are fitted on
 PRIOR_SD = 10.0
+USED = 750  # of the returns
 SEED = 1
 START, WIDTH = np.array([0.02, 0.25, 0.65]), np.array([0.006, 0.05, 0.05])
 NAMES = ("w1", "w2", "w3")
@@ -45,22 +46,28 @@ PUBLISHED = {
 }
 SOURCE = "Mira, Solgi, Imparato 2013, Table 1"
 
-returns = np.loadtxt(DATA / "dem2gbp.csv", skiprows=1)[:750]
-squares, first = returns**2, np.var(returns)
+returns = np.loadtxt(DATA / "dem2gbp.csv", skiprows=1)
 
 
-def logdensity(w):
-    """The posterior in w; outside the positive numbers the recursion gives no number, or is cut off."""
+def posterior(returns):
+    """Return the log density of w given some returns, minus infinity where a parameter is not positive."""
+    squares, first = returns**2, np.var(returns)
 
-    def forward(h, square):
-        return w[0] + w[1] * square + w[2] * h, h
+    def logdensity(w):
+        def forward(h, square):
+            return w[0] + w[1] * square + w[2] * h, h
 
-    h = jax.lax.scan(forward, first * jnp.ones(()), squares)[1]
-    density = -0.5 * jnp.sum(jnp.log(h) + squares / h) - 0.5 * jnp.sum((w / PRIOR_SD) ** 2)
-    return jnp.where(jnp.all(w > 0), density, -jnp.inf)
+        h = jax.lax.scan(forward, first * jnp.ones(()), squares)[1]
+        density = -0.5 * jnp.sum(jnp.log(h) + squares / h) - 0.5 * jnp.sum((w / PRIOR_SD) ** 2)
+        return jnp.where(jnp.all(w > 0), density, -jnp.inf)
+
+    return logdensity
 
 
-def walk() -> dict[str, np.ndarray]:
+logdensity = posterior(returns[:USED])
+
+
+def walk(logdensity=logdensity) -> dict[str, np.ndarray]:
     """Return chains (repeat, draw, 3) with their scores."""
     start = START + 0.1 * WIDTH * np.random.default_rng(SEED).normal(size=(REPEATS, 3))
     draws = random_walk(logdensity, start, WIDTH, FIT + ESTIMATE, SEED)
@@ -89,12 +96,18 @@ NUTS = {
 }
 
 
-def main() -> None:
-    made = kept("row01-draws", walk)
+def apart(made):
+    """Return the draws of a repeat as theirs were used: some to fit, all others to estimate."""
 
-    def theirs(r):
+    def data(r):
         x, s = made["draws"][r][None], made["scores"][r][None]
         return Data(x[:, FIT:], s[:, FIT:], x[:, FIT:], Data(x[:, :FIT], s[:, :FIT], x[:, :FIT]))
+
+    return data
+
+
+def main() -> None:
+    made = kept("row01-draws", walk)
 
     def thinned(r):
         x, s = made["draws"][r][None, FIT::EVERY], made["scores"][r][None, FIT::EVERY]
@@ -111,7 +124,7 @@ def main() -> None:
 
     model = "data, model, f"
     runs = {
-        "": (replicate("row01", theirs, THEIRS), f"{model}, random walk, 2000 draws to fit, 10,000 to estimate",
+        "": (replicate("row01", apart(made), THEIRS), f"{model}, random walk, 2000 draws to fit, 10,000 to estimate",
              "prior sd (10 here) and first h (their variance) are not stated; repeats"),
         ", every 5th": (replicate("row01-ours", thinned, OURS), f"{model}, random walk in w",
                         "2000 of the 10,000 draws, none only to fit; prior sd, first h, repeats"),

@@ -2,8 +2,9 @@
 
     python benchmarks/published/row03_variants.py
 
-The published 15,000 to 20,000 does not come out. Coefficients fitted on ten times as many draws, standardised covariates,
-an intercept, a slower random walk and a normal prior are tried one by one. Writes results/published/row03_variants.csv.
+The published 15,000 to 20,000 does not come out. Tried one by one: coefficients fitted on ten times as many draws,
+standardised covariates, an intercept, a slower random walk, a normal prior.
+Writes results/published/row03_variants.csv.
 """
 
 import csv
