@@ -49,7 +49,7 @@ SOURCE = "Mira, Solgi, Imparato 2013, Table 1"
 returns = np.loadtxt(DATA / "dem2gbp.csv", skiprows=1)
 
 
-def posterior(returns):
+def posterior(returns, prior_sd=PRIOR_SD):
     """Return the log density of w given some returns, minus infinity where a parameter is not positive."""
     squares, first = returns**2, np.var(returns)
 
@@ -58,7 +58,7 @@ def posterior(returns):
             return w[0] + w[1] * square + w[2] * h, h
 
         h = jax.lax.scan(forward, first * jnp.ones(()), squares)[1]
-        density = -0.5 * jnp.sum(jnp.log(h) + squares / h) - 0.5 * jnp.sum((w / PRIOR_SD) ** 2)
+        density = -0.5 * jnp.sum(jnp.log(h) + squares / h) - 0.5 * jnp.sum((w / prior_sd) ** 2)
         return jnp.where(jnp.all(w > 0), density, -jnp.inf)
 
     return logdensity
