@@ -2,11 +2,11 @@
 
     python benchmarks/published/peers.py
 
-It reads whatever CSVs are in results/published. Rows that have none are listed as missing.
+It reads whatever CSVs are in results/published and beside it. Rows that have none are listed as missing.
 """
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -33,17 +33,17 @@ THEIRS = "as theirs"  # the end of a label: the authors' method, as they ran it
 Row = dict[str, str]
 
 
-def read() -> tuple[list[Row], list[str]]:
-    """Return the lines of all CSVs that have the columns, and the names of those that have not."""
+def read() -> tuple[list[Row], dict[str, list[Row]]]:
+    """Return the lines of all CSVs that have the columns, and by name those that have columns of their own."""
     lines: list[Row] = []
-    others = []
-    for path in sorted(RESULTS.glob("*.csv")):
+    others = {}
+    for path in sorted([*RESULTS.glob("*.csv"), *Path(__file__).parent.glob("*.csv")], key=lambda path: path.name):
         with path.open(newline="") as file:
             found = list(csv.DictReader(file))
         if found and set(COLUMNS) <= set(found[0]):
             lines += found
-        else:
-            others.append(path.name)
+        elif found:
+            others[path.name] = found
     return lines, others
 
 
@@ -110,7 +110,7 @@ def here(lines: Sequence[Row], name: str) -> list[Row]:
     return [line for line in lines if line["method"].endswith(THEIRS) and line["published_method"] == name]
 
 
-def main_table(lines: Sequence[Row]) -> str:
+def main_table(lines: Sequence[Row], others: Collection[str]) -> str:
     head = ["row", "setting", "measure", "best published", "that one, run here", *(f"`{name}`" for name in SHOWN)]
     head = [h.replace("`Polynomial(2), learned`", "learned") for h in head] + ["`Auto()` better than published by"]
     body = []
@@ -125,7 +125,11 @@ def main_table(lines: Sequence[Row]) -> str:
         setting = best[0]["setting"] + (f"; {f}" if f else "")
         body.append([str(row), setting, best[0]["measure"], f"{name}: {told}", *cells, ratio(auto)])
     there = {int(line["row"]) for line in lines}
-    body += [[str(row), SETTINGS[row], "missing", *[""] * (len(head) - 3)] for row in SETTINGS if row not in there]
+    for row in set(SETTINGS) - there:
+        apart = any(name.startswith(f"row{row:02d}") for name in others)
+        body.append(
+            [str(row), SETTINGS[row], "in a table of its own, below" if apart else "missing", *[""] * (len(head) - 3)]
+        )
     body.sort(key=lambda cells: int(cells[0]))
     return table(head, body)
 
@@ -190,10 +194,10 @@ def draw(lines: Sequence[Row]) -> None:
 
 def main() -> None:
     lines, others = read()
-    text = main_table(lines) + "\nTheir methods in our hands, and their plain means:\n\n" + reproduced(lines)
+    text = main_table(lines, others) + "\nTheir methods in our hands, and their plain means:\n\n" + reproduced(lines)
     text += "\nWhat is the same, and what is not:\n\n" + matched(lines)
-    if others:
-        text += f"\nWith columns of their own: {', '.join(others)}.\n"
+    for name, rows in others.items():
+        text += f"\n`{name}`:\n\n" + table(list(rows[0]), [list(row.values()) for row in rows])
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
