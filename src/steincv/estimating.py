@@ -69,7 +69,8 @@ def estimate(
     - `executor`: any `concurrent.futures.Executor`, to have members and folds fitted by its workers; for a Dask cluster
       `Client(...).get_executor()`. Same answer, to the bit, for any number of workers.
     - `coordinates`: "affine" fits in whitened coordinates, "learned" in coordinates learned from the scores where they
-      show a shape. "auto": both kinds for `Auto()`, affine ones for any other method.
+      show a shape (beside the affine ones, for polynomials with few features for their draws). "auto": both kinds for
+      `Auto()`, affine ones for any other method.
     - `orbits`: so many leapfrog states around every draw, for one gradient of `samples.log_density` each: g is fitted
       on all of them, and f + g averaged over them. "auto": as many as pay, where the model is known and f is a
       function; 0: none.

@@ -94,8 +94,11 @@ class Method(abc.ABC):
 
     def across(self, training: "Training") -> CrossFit:
         """Return the out-of-fold g of a training that is already laid out."""
-        kind: Kind = "learned" if training.coordinates == "learned" else "affine"
-        return training.fit([Member(self, kind)])[0]
+        return training.fit([Member(self, self.kind(training))])[0]
+
+    def kind(self, training: "Training") -> "Kind":
+        """Return the coordinates that this method is fitted in where it is asked for alone."""
+        return "learned" if training.coordinates == "learned" else "affine"
 
 
 class Member(NamedTuple):
@@ -168,9 +171,12 @@ class Training:
         """The draws that the smallest fold is fitted on."""
         return min(fold.train.size for fold in self.folds)
 
-    def fit(self, members: Sequence[Member]) -> list[CrossFit]:
-        """Return the out-of-fold g of every member, all members and folds side by side."""
-        every = range(len(self.folds))
+    def fit(self, members: Sequence[Member], only: Sequence[int] | None = None) -> list[CrossFit]:
+        """Return the out-of-fold g of every member, all members and folds side by side.
+
+        With `only`, of the folds of these numbers: g is zero at the test draws of all others.
+        """
+        every = range(len(self.folds)) if only is None else only
         jobs = [
             (m, which)
             for m, member in enumerate(members)
@@ -179,10 +185,10 @@ class Training:
         answers = self._answers([(members[m], which) for m, which in jobs])
         fits = []
         for m, member in enumerate(members):
-            mine = [answer for (k, _), answer in zip(jobs, answers, strict=True) if k == m]
+            mine = [answer for (which, _), answer in zip(jobs, answers, strict=True) if which == m]
             g = np.zeros_like(self.f if member.outputs is None else self.f[..., member.outputs])
-            for fold, part in zip(self.folds, (part for answer in mine for part in answer.g), strict=True):
-                fold.test.put(g, part)
+            for k, part in zip(every, (part for answer in mine for part in answer.g), strict=True):
+                self.folds[k].test.put(g, part)
             infos = [dict(info) for answer in mine for info in answer.infos]
             info = {"seconds": sum(answer.seconds for answer in mine), "folds": infos}
             fits.append(CrossFit(g, info, fitted=[one for answer in mine for one in answer.fitted]))
@@ -195,8 +201,8 @@ class Training:
             layout = (self.names, self.seed, self.chains, self.coordinates, self.states, len(self.folds))
             return [ask() for ask in [crew.start(_fit_elsewhere, shared, layout, job) for job in jobs]]
         # one quick member: the problem of a fold is made for it and dropped, for all of them together are large
-        once = self.keep and len(jobs) == len(self.folds) and not any(member.method.together for member, _ in jobs)
-        once = once and all(member.kind == "affine" for member, _ in jobs)
+        quick = self.keep and all(member is jobs[0][0] for member, _ in jobs)
+        once = quick and all(member.kind == "affine" and not member.method.together for member, _ in jobs)
         if not once:
             self.prepare({member.kind for member, _ in jobs})
         tasks = [functools.partial(self.run, *job, once) for job in jobs]
@@ -244,7 +250,7 @@ class Training:
         weight = None if self.weight is None else all_.take(self.weight).reshape(-1)
         size = spaced_sample(self.draws.shape[0] * self.draws.shape[1], [fold.train.size for fold in self.folds])
         place = Place(size, np.tile(train.draws, len(train.chains))) if all_.size == own.size else None
-        parts = 2 if kind == "both" else 1
+        parts = 2 if isinstance(coordinates, SideBySide) else 1
         problem = replace(problem, states=self.states, weight=weight, place=place, parts=parts)
         return FoldProblem(problem, coordinates, scale)
 
@@ -258,7 +264,8 @@ class Training:
             return learned_coordinates(draws, Samples.trusted(self.draws, self.scores, self.names), first)
         learned = self.problem(k, "learned").coordinates
         if kind == "both":
-            return SideBySide(self.problem(k, "affine").coordinates, learned)
+            affine = self.problem(k, "affine").coordinates
+            return SideBySide(affine, learned) if isinstance(learned, LearnedCoordinates) else affine
         if isinstance(learned, LearnedCoordinates):
             return learned.unmixed(draws)
         return self.problem(k, "scaled").coordinates

@@ -1,6 +1,6 @@
 r"""Control functionals: Phi in the reproducing kernel Hilbert space of a radial kernel."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Literal
@@ -170,15 +170,18 @@ class Kernel(Method):
         else:
             candidates = [float(self.lengthscale)]
         penalties = (PENALTIES if everywhere else COARSE) if self.penalty == "auto" else (float(self.penalty),)
-        best_score, best = np.inf, (candidates[0], given)
-        for lengthscale in candidates:
-            ratio = self._out_of_fold(part, SteinKernel(self.kernel, lengthscale, self.order), penalties)
-            least = np.clip(ratio.min(axis=0), 1e-12, 1.0)
-            score = np.log(least).mean()
-            if score < best_score:
-                chosen = least_penalty(ratio, penalties, MOST_FACTORS) if self.penalty == "auto" else given
-                best_score, best = score, (lengthscale, chosen)
-        return best
+        scores: dict[int, float] = {}
+        chosen: dict[int, np.ndarray] = {}
+
+        def score(k: int) -> float:
+            if k not in scores:
+                ratio = self._out_of_fold(part, SteinKernel(self.kernel, candidates[k], self.order), penalties)
+                scores[k] = float(np.log(np.clip(ratio.min(axis=0), 1e-12, 1.0)).mean())
+                chosen[k] = least_penalty(ratio, penalties, MOST_FACTORS) if self.penalty == "auto" else given
+            return scores[k]
+
+        best = _descend(score, len(candidates))
+        return candidates[best], chosen[best]
 
     def _out_of_fold(
         self, draws: Distinct, kernel: SteinKernel, penalties: Sequence[float]
@@ -275,6 +278,22 @@ def least_penalty(
         kept = np.array(min(combinations(kept, most), key=lambda some: cost[list(some)].min(axis=0).sum()))
     best = kept[ratio[kept].argmin(axis=0)]
     return np.where(np.take_along_axis(ratio, best[None], 0)[0] < 1, np.asarray(penalties)[best], np.inf)
+
+
+def _descend(score: Callable[[int], float], count: int) -> int:
+    """Return where a score with a single valley is least, from the middle on: each step asks for one more value.
+
+    Of two equal ones the first is taken.
+    """
+    at = (count - 1) // 2
+    for step in (-1, 1):
+        moved = False
+        while 0 <= at + step < count and (score(at + step), step) < (score(at), 0):
+            at, moved = at + step, True
+        if moved:
+            break
+    score(at)
+    return at
 
 
 def _one_of_each_stretch(n: int, m: int, seed: int) -> Int[np.ndarray, " m"]:
