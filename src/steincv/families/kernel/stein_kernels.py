@@ -14,16 +14,25 @@ where $L = \Delta + s\cdot\nabla$ and $a' = 2(D+2)\varphi'' + 4u\varphi'''$.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 KERNELS = ("gaussian", "rational quadratic", "matern")
 
-# A tile and the temporaries of its formula stay in the cache.
-TILE = 256
-# OpenBLAS multiplies (n, k) by (k, m) in one thread while n m k is at most this.
-BLAS_THREADS_FROM = 2**18
+
+class Blocks(NamedTuple):
+    """Rows and columns of a block, which stays in the cache with the temporaries of its formula.
+
+    `product` is n m k up to which OpenBLAS multiplies (n, k) by (k, m) in one thread (its GEMM_MULTITHREAD_THRESHOLD).
+    """
+
+    side: int = 256
+    product: int = 2**18
+
+
+BLOCKS = Blocks()
 
 
 def radial(kernel: str, u: Float[np.ndarray, "n m"], lengthscale: float, order: int) -> list[np.ndarray]:
@@ -160,13 +169,13 @@ def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     At this size waking them gains nothing, and on a busy machine waiting for them costs 50-fold.
     """
     product = np.empty((len(a), b.shape[1]))
-    step = max(8, BLAS_THREADS_FROM // b.size)
+    step = max(8, BLOCKS.product // b.size)
     for i in range(0, len(a), step):
         np.matmul(a[i : i + step], b, out=product[i : i + step])
     return product
 
 
 def _tiles(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
-    for i in range(0, rows, TILE):
-        for j in range(0, columns, TILE):
-            yield slice(i, min(i + TILE, rows)), slice(j, min(j + TILE, columns))
+    for i in range(0, rows, BLOCKS.side):
+        for j in range(0, columns, BLOCKS.side):
+            yield slice(i, min(i + BLOCKS.side, rows)), slice(j, min(j + BLOCKS.side, columns))
