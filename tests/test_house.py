@@ -29,6 +29,18 @@ def test_no_file_is_long(files):
     assert [file.name for file in files if file.lines > 400] == []
 
 
+def test_few_numbers_stand_alone(files):
+    assert sum(len(file.numbers) for file in files) < 60, {file.name: file.numbers for file in files if file.numbers}
+
+
+def test_imports_stand_at_the_top(files):
+    assert sum(file.inner_imports for file in files) < 60
+
+
+def test_types_are_known(script, files):
+    assert script.any_share(files) < 0.05
+
+
 def test_the_counts_are_right(script, tmp_path):
     (tmp_path / "room").mkdir()
     (tmp_path / "room" / "a.py").write_text(

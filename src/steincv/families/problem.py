@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ..runtime.threads import blas_threads
+from ..runtime.units import spread_about
 from ..runtime.validation import InputError
 from ..samples.samples import Samples, finite_array
 from ..stein.coordinates import Coordinates, Standardise
@@ -213,8 +214,7 @@ def standard(
     flat = values.reshape(len(z), -1)
     part = flat if like is None else like.reshape(-1, flat.shape[1])
     first = part[0]
-    spread = np.maximum(part.max(axis=0) - first, first - part.min(axis=0))
-    spread = np.where(spread > 1e-14 * np.abs(first), spread, 1.0)  # a constant f has nothing to fit
+    spread = spread_about(part, first, leading=1, least=1e-14)  # a constant f has nothing to fit
     unit = flat - first
     unit /= spread
     own = unit if like is None else (part - first) / spread

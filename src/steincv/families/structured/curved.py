@@ -53,7 +53,7 @@ DRAWS = _Draws()
 class Curved(Method):
     r"""$g = \Delta Q + \nabla Q \cdot s$ with Q linear, a polynomial of few directions, and what perturbation asks for.
 
-    Directions are chosen for each output as in `OnDirections`. For directions a, b the features $\partial_b h$ and
+    Directions are chosen for each output by `Directions.of`. For directions a, b the features $\partial_b h$ and
     $(a\cdot z)\,\partial_b h$ are added, with h the cubic part of the log density that `CubicDensity` learns from the
     scores of all coordinates. Made for whitened coordinates. Penalties are chosen by a fit on part of the chains judged
     on the others.
