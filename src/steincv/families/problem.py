@@ -75,7 +75,7 @@ class Problem:
 
 
 class Place(NamedTuple):
-    """Of the draws of a fit among all draws: the `spaced_sample` they belong to, and each one's number in its chain."""
+    """Where the draws of a fit come from: the size of their `spaced_sample`, and each one's number in its chain."""
 
     sample: int
     draw: Int[np.ndarray, " n"]

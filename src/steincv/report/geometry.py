@@ -171,7 +171,7 @@ class Geometry:
         return "\n".join([*lines, *more, *self.sentences()])
 
     def _repr_html_(self) -> str:
-        """Return the same for a notebook."""
+        """Return the table and the sentences as HTML, for a notebook."""
 
         def line(tag: str, cells: Sequence[str]) -> str:
             return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"

@@ -14,7 +14,8 @@ where $L = \Delta + s\cdot\nabla$ and $a' = 2(D+2)\varphi'' + 4u\varphi'''$.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -35,8 +36,10 @@ class Blocks(NamedTuple):
 BLOCKS = Blocks()
 
 
-def radial(kernel: str, u: Float[np.ndarray, "n m"], lengthscale: float, order: int) -> list[np.ndarray]:
-    r"""$\varphi(u)$ and its first $2 \cdot$ `order` derivatives; all are finite at u = 0.
+def radial(kernel: str, u: Any, lengthscale: float, order: int, xp: ModuleType = np) -> list[Any]:
+    r"""Return $\varphi(u)$ and its first $2 \cdot$ `order` derivatives; all are finite at u = 0.
+
+    The one place where kernels differ: `xp` is NumPy, or JAX's, and u `(n, m)` an array of it.
 
     The Matern kernel has smoothness $\nu$ = 5/2 (order 1) or 9/2 (order 2). Its derivatives are Matern
     again: with $t = \sqrt{2\nu u}/\ell$ and $M_\nu = t^\nu K_\nu(t)$, $dM_\nu/du = -(\nu/\ell^2) M_{\nu-1}$,
@@ -44,7 +47,7 @@ def radial(kernel: str, u: Float[np.ndarray, "n m"], lengthscale: float, order: 
     """
     scaled = u / lengthscale**2
     if kernel == "gaussian":
-        rate, phi = -1 / lengthscale**2, np.exp(-scaled)
+        rate, phi = -1 / lengthscale**2, xp.exp(-scaled)
         return [rate**k * phi for k in range(2 * order + 1)]
     if kernel == "rational quadratic":
         phi = 1 / (1 + scaled)
@@ -54,8 +57,8 @@ def radial(kernel: str, u: Float[np.ndarray, "n m"], lengthscale: float, order: 
         return derivatives
     nu = 2 * order + 0.5
     t_squared = 2 * nu * scaled
-    t = np.sqrt(t_squared)
-    lower = np.exp(-t)
+    t = xp.sqrt(t_squared)
+    lower = xp.exp(-t)
     family = [lower, (1 + t) * lower]
     for k in range(1, 2 * order):
         family.append((2 * k + 1) * family[k] + t_squared * family[k - 1])

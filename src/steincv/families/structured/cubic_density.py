@@ -52,7 +52,7 @@ class CubicDensity:
         basis = np.linalg.qr(np.column_stack([np.ones(n), z]))[0].astype(np.float32)
 
         def outside(x: np.ndarray) -> np.ndarray:
-            """What is no linear function of the draws."""
+            """Take off what is a linear function of the draws."""
             return x - basis @ (basis.T @ x)
 
         small = z.astype(np.float32)
