@@ -20,7 +20,7 @@ from ..stein.folds import Block, Fold
 from ..stein.learned.coordinates import LearnedCoordinates, SideBySide, learned_coordinates
 from .cost import Cost
 from .problem import (
-    WORK_PER_DRAW,
+    SIZES,
     Control as Control,
     CrossFit as CrossFit,
     Fitted as Fitted,
@@ -76,7 +76,7 @@ class Method(abc.ABC):
         """Fit g to values of f, `(chain, draw)` or `(chain, draw, out)`, so that f + g varies little."""
         values = as_values(samples, values)
         seed = whole_number("seed", seed, 0)
-        with blas_threads(samples.size * WORK_PER_DRAW):
+        with blas_threads(samples.size * SIZES.work):
             problem, standardise, scale = make_problem(samples, values)
             return Fitted(standardise, scale, self.solve([problem], seed)[0])
 
@@ -210,7 +210,7 @@ class Training:
 
     @property
     def _work(self) -> float:
-        return self.draws.shape[0] * self.draws.shape[1] * WORK_PER_DRAW
+        return self.draws.shape[0] * self.draws.shape[1] * SIZES.work
 
     def prepare(self, kinds: Collection[Kind]) -> None:
         """Make the problems of all folds in coordinates of these kinds, side by side."""
