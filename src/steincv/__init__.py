@@ -18,6 +18,7 @@ _HOMES = {
     ),
     ".estimating": ("estimate",),
     ".evidence.bayes_factor": ("bayes_factor",),
+    ".evidence.bridging": ("bridge",),
     ".evidence.ladder": ("temperature_ladder",),
     ".evidence.model_evidence": ("model_evidence",),
     ".evidence.thermodynamic": ("log_evidence",),
@@ -55,6 +56,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run `__getat
     )
     from .estimating import estimate as estimate
     from .evidence.bayes_factor import bayes_factor as bayes_factor
+    from .evidence.bridging import bridge as bridge
     from .evidence.ladder import temperature_ladder as temperature_ladder
     from .evidence.model_evidence import model_evidence as model_evidence
     from .evidence.thermodynamic import log_evidence as log_evidence

@@ -39,6 +39,13 @@ MEANINGS = {
         "Use the interval, and read the gain as a rough guide. More draws help. Compare with a simpler method, such as "
         "Polynomial(2).",
     ),
+    Code.LOW_OVERLAP: Meaning(
+        "Too little overlap",
+        "Bridge sampling compares the posterior with a normal distribution in good coordinates. Here hardly a draw of "
+        "one could have come from the other: a few draws decide the log evidence, and its error bar may be too short.",
+        "Run the sampler longer: the proposal is fitted to the draws. In many dimensions use a ladder of temperatures, "
+        "`log_evidence`, instead.",
+    ),
     Code.LOW_ESS: Meaning(
         "Few effective draws",
         "Neighbouring draws resemble each other, so they count for fewer independent ones. The mean is fine. Its error "
