@@ -1,6 +1,7 @@
 """Is the log evidence of `scv.bridge` where its error bar says, and how far below plain bridge sampling is its error?
 
-Conjugate regressions with known evidence, 4 x 500 independent draws. With the noise known the posterior is normal; with its logarithm as a parameter it is not. A row of `results/bridge.csv` that is there is not run again.
+Conjugate regressions with known evidence, 4 x 500 independent draws. With the noise known the posterior is normal; with
+its logarithm as a parameter it is not. A row of `results/bridge.csv` that is there is not run again.
 
     python benchmarks/bridge.py [dim ...]
 """

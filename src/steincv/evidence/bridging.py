@@ -82,8 +82,8 @@ def bridge(
     - `folds`: as in `estimate`.
 
     `plain` is bridge sampling as it is known: a normal proposal with the mean and covariance of the other chains, as
-    many proposals as draws, and no control variates. `info["overlap"]` is 1 where the proposal is the posterior, and near
-    0 where neither has draws that the other could have made; a status says so.
+    many proposals as draws, and no control variates. `info["overlap"]` is 1 where the proposal is the posterior, and
+    near 0 where neither has draws that the other could have made; a status says so.
 
     >>> import numpy as np, steincv as scv
     >>> x = np.random.default_rng(0).normal(size=(4, 100, 2))
