@@ -139,7 +139,7 @@ def _log_density(model: Any) -> LogDensity:
 
     def one(u: np.ndarray) -> tuple[float, np.ndarray]:
         try:
-            return model.log_density_gradient(u, propto=False, jacobian=True)  # evidence needs the constants
+            return model.log_density_gradient(u, propto=True, jacobian=True)
         except RuntimeError:
             return -np.inf, np.zeros(len(u))
 
