@@ -96,6 +96,8 @@ def bridge(
     start = time.perf_counter()
     if not isinstance(samples, Samples):
         raise InputError(f"`samples` must be a steincv.Samples, got {type(samples).__name__}.")
+    if samples.log_weights is not None:
+        raise InputError("`samples` have `log_weights`: a bridge needs draws of the posterior. See smc_evidence.")
     method = Auto() if method is None else method
     if not isinstance(method, Method):
         raise InputError(f"`method` must be a method such as steincv.Polynomial(), got {method!r}.")
