@@ -229,10 +229,12 @@ class Samples:
         return Streamed.open(path)
 
     @classmethod
-    def trusted(cls, draws: np.ndarray, scores: np.ndarray, names: tuple[str, ...]) -> "Samples":
+    def trusted(
+        cls, draws: np.ndarray, scores: np.ndarray, names: tuple[str, ...], log_weights: np.ndarray | None = None
+    ) -> "Samples":
         """Of arrays `(chain, draw, dim)` that come from checked samples: they are not checked again, nor copied."""
         samples = object.__new__(cls)
-        samples._set(draws, scores, names, None, None, None, None, None)
+        samples._set(draws, scores, names, None, None, None, None, log_weights)
         return samples
 
     @classmethod
