@@ -32,6 +32,7 @@ from .problem import (
     WeightedSum as WeightedSum,
     as_values as as_values,
     make_problem as make_problem,
+    resampled as resampled,
     spaced_sample as spaced_sample,
     spacing as spacing,
     standard,
@@ -78,6 +79,7 @@ class Method(abc.ABC):
         seed = whole_number("seed", seed, 0)
         with blas_threads(samples.size * SIZES.work):
             problem, standardise, scale = make_problem(samples, values)
+            problem = problem if self.weighted else problem.at_draws()
             return Fitted(standardise, scale, self.solve([problem], seed)[0])
 
     def cross_fit(
@@ -129,7 +131,7 @@ class Training:
     """Draws, scores and values of f with the folds they are cut into: a fold's problem is made once for all members.
 
     - `folds`: of the first `chains` chains, which are averaged over. Chains after them are only fitted on.
-    - `states`, `weight`: every draw is this many states in a row, an orbit; as in `Problem`.
+    - `states`, `weight`: every draw is this many states in a row, an orbit, or one with a weight; as in `Problem`.
     - `keep`: g of every fold is kept as a function, to be evaluated at other draws. Everything is then fitted in this
       process, for functions do not travel.
     """
@@ -237,17 +239,26 @@ class Training:
     def _make(self, k: int, kind: Kind) -> FoldProblem:
         train = self.folds[k].train
         own = Block(train.chains, train.draws * self.states)  # an orbit begins with its draw
-        draws = Samples.trusted(own.take(self.draws), own.take(self.scores), self.names)
+        weighted = self.states == 1 and self.weight is not None
+        rows = resampled(own.take(self.weight).reshape(-1)) if weighted and self.weight is not None else slice(None)
+
+        def like_draws(array: np.ndarray) -> np.ndarray:
+            part = own.take(array)
+            return part.reshape(own.size, -1)[rows].reshape(part.shape) if weighted else part
+
+        draws = Samples.trusted(like_draws(self.draws), like_draws(self.scores), self.names)
         coordinates = self._coordinates(k, kind, draws)
         only = np.arange(self.chains, len(self.draws))
         all_ = self._of_states(Block(np.append(train.chains, only), train.draws))
         samples = (
             draws
-            if all_.size == own.size
+            if all_.size == own.size and not weighted
             else Samples.trusted(all_.take(self.draws), all_.take(self.scores), self.names)
         )
-        problem, scale = standard(samples, all_.take(self.values), coordinates, own.take(self.values))
+        problem, scale = standard(samples, all_.take(self.values), coordinates, like_draws(self.values))
         weight = None if self.weight is None else all_.take(self.weight).reshape(-1)
+        if weighted and weight is not None:  # penalties are judged by squared weights, which is their variance
+            weight = weight / weight.mean()
         size = spaced_sample(self.draws.shape[0] * self.draws.shape[1], [fold.train.size for fold in self.folds])
         place = Place(size, np.tile(train.draws, len(train.chains))) if all_.size == own.size else None
         parts = 2 if isinstance(coordinates, SideBySide) else 1

@@ -40,7 +40,8 @@ class Problem:
       without a centre (the paper's NCV) look at it.
     - `chains`: how many equally long chains the n draws are.
     - `states`: how many draws in a row are the states of one orbit, the draw itself first; 1 where there are no orbits.
-    - `weight`: of every state in its orbit, summing to one there; None where all are alike.
+    - `weight`: of every state in its orbit, summing to one there, or, where there are no orbits, of every draw, with
+      mean one; None where all are alike.
     - `parts`: how many systems of coordinates z and s hold side by side. Products across them have no mean of zero.
     - `place`: where the n draws were taken from, if they are part of a sample.
     """
@@ -60,10 +61,14 @@ class Problem:
         return self if outputs is None else replace(self, y=self.y[:, outputs], offset=self.offset[outputs])
 
     def at_draws(self) -> "Problem":
-        """Return the problem at the draws alone, without the other states of their orbits."""
-        if self.states == 1 and self.weight is None:
+        """Return the problem at the draws alone, without the other states of their orbits, and without weights.
+
+        Draws of another distribution (`states` is 1, and there are weights) are resampled.
+        """
+        if self.weight is None:  # so are orbits never
             return self
-        z, s, y = (x[:: self.states] for x in (self.z, self.s, self.y))
+        rows = resampled(self.weight) if self.states == 1 else slice(None, None, self.states)
+        z, s, y = (x[rows] for x in (self.z, self.s, self.y))
         return Problem(z, s, y, self.offset, self.chains)
 
     def spaced(self, most: int) -> np.ndarray | slice:
@@ -72,6 +77,12 @@ class Problem:
         place = self.place or Place(n, np.arange(n) % (n // self.chains))
         every = spacing(place.sample, most)
         return slice(None) if every == 1 else np.flatnonzero(place.draw % every == 0)
+
+
+def resampled(weight: Float[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """Return as many rows as there are weights, in order, each as often as its weight says: systematic resampling."""
+    total = np.cumsum(weight)
+    return np.searchsorted(total, (np.arange(len(weight)) + 0.5) * (total[-1] / len(weight)))
 
 
 class Place(NamedTuple):
@@ -203,6 +214,9 @@ def make_problem(samples: Samples, values: np.ndarray) -> FoldProblem:
         raise InputError(f"`samples` holds {samples.size} draws to fit on; at least {SIZES.fewest} are needed.")
     standardise = Standardise.of(samples)
     problem, scale = standard(samples, values, standardise)
+    if samples.log_weights is not None:
+        w = np.exp(samples.log_weights - samples.log_weights.max()).reshape(-1)
+        problem = replace(problem, weight=w / w.mean())
     return FoldProblem(problem, standardise, scale)
 
 
