@@ -5,13 +5,18 @@
 - numbers: names that a module binds, at its top level, to a number or to a tuple, list, set or dict made of numbers.
 - imports inside: import statements inside a function.
 - Any: share of the annotated parameters whose type is `Any`, alone or in a union such as `Any | None`.
+- modules passed: files of the package in which a function is called during one `estimate`, after a first one that
+  imports what there is to import.
 """
 
 import ast
 import sys
-from collections.abc import Iterator
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 PACKAGE = Path(__file__).parents[1] / "src" / "steincv"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -102,6 +107,46 @@ def _numeric(value: ast.expr | None) -> bool:
     return False
 
 
+def modules_passed(call: Callable[[], object]) -> set[str]:
+    """Return the files of the package that a call passes through, in this thread and in those that it starts."""
+    call()
+    seen: set[str] = set()
+
+    def look(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            seen.add(frame.f_code.co_filename)
+
+    threading.setprofile(look)
+    sys.setprofile(look)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return {str(Path(name).relative_to(PACKAGE)) for name in seen if Path(name).is_relative_to(PACKAGE)}
+
+
+def walks() -> dict[str, set[str]]:
+    """Return the modules that `estimate` passes: with a polynomial, with the default, with a polynomial from a file."""
+    import numpy as np
+    import zarr
+
+    import steincv as scv
+
+    x = np.random.default_rng(0).normal(size=(4, 150, 3))
+    samples, f = scv.Samples(x, -x), np.tanh(x[..., 0])
+    with tempfile.TemporaryDirectory() as folder:
+        group = zarr.open_group(folder, mode="w")
+        for name, array in {"draws": x, "scores": -x}.items():
+            group.create_array(name, data=array, chunks=(1, 150, 3))
+        opened = scv.Samples.open(folder)
+        return {
+            "Polynomial(2)": modules_passed(lambda: scv.estimate(samples, f, scv.Polynomial(2))),
+            "Auto()": modules_passed(lambda: scv.estimate(samples, f)),
+            "Polynomial(2) from a file": modules_passed(lambda: scv.estimate(opened, method=scv.Polynomial(2))),
+        }
+
+
 def main(package: Path = PACKAGE) -> None:
     """Print a row per room and one for all of them."""
     files = house(package)
@@ -117,6 +162,9 @@ def main(package: Path = PACKAGE) -> None:
     print(
         f"root modules: {sum(f.room == '(root)' for f in files)}; longest file: {longest.name}, {longest.lines} lines"
     )
+
+    if package == PACKAGE:
+        print("modules passed: " + ", ".join(f"{name} {len(files)}" for name, files in walks().items()))
 
 
 if __name__ == "__main__":

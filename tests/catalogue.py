@@ -7,8 +7,6 @@ import pytest
 
 import steincv as scv
 from steincv.families.structured.curved import Curved
-from steincv.families.structured.directions import OnDirections
-from steincv.families.structured.dual import DualQuadratic
 from steincv.families.structured.sparse import Sparse
 
 
@@ -52,10 +50,8 @@ CATALOGUE = (
     Row("kernel, degree 2", scv.Kernel(degree=2), cost="dear", exact_degree=2, rounding=1e-7),
     Row("kernel, landmarks", scv.Kernel(landmarks=40), cost="dear", chain_symmetric=False, rounding=1e-7),
     Row("stack", scv.Stack([scv.Polynomial(1), scv.Polynomial(2)]), cost="dear"),
-    Row("dual quadratic", DualQuadratic(), exact_degree=2),
     Row("sparse", Sparse(), exact_degree=1, chain_symmetric=False, axes=True),
     Row("curved", Curved(), exact_degree=1, chain_symmetric=False, axes=True),
-    Row("on directions", OnDirections(), exact_degree=1, axes=True),
     Row("neural", scv.Neural(), precision="network", cost="dear", chain_symmetric=False, trained=True),
     Row(
         "cncv",

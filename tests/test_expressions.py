@@ -6,7 +6,7 @@ import scipy.special
 from hypothesis import given, settings, strategies as st
 
 from steincv import InputError
-from steincv.samples.expressions import DEEPEST, LONGEST, evaluate
+from steincv.samples.expressions import LIMITS, evaluate
 
 RNG = np.random.default_rng(0)
 NAMES = ("mu", "log_tau", "eta[0]", "eta[1]", "cov[1, 2]", "theta.1")
@@ -93,8 +93,8 @@ def test_values(text, expected):
         ("mu; mu", "cannot be read"),
         ("9" * 400 + " * mu", "too large"),
         ("-" * 400 + "mu", ""),
-        ("+".join(["mu"] * (DEEPEST + 5)), "nested more than"),
-        ("mu" + " " * LONGEST, "characters"),
+        ("+".join(["mu"] * (LIMITS.levels + 5)), "nested more than"),
+        ("mu" + " " * LIMITS.characters, "characters"),
     ],
 )
 def test_refused(text, says):

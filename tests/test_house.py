@@ -29,6 +29,26 @@ def test_no_file_is_long(files):
     assert [file.name for file in files if file.lines > 400] == []
 
 
+def test_few_numbers_stand_alone(files):
+    assert sum(len(file.numbers) for file in files) < 60, {file.name: file.numbers for file in files if file.numbers}
+
+
+def test_imports_stand_at_the_top(files):
+    assert sum(file.inner_imports for file in files) < 60
+
+
+def test_types_are_known(script, files):
+    assert script.any_share(files) < 0.05
+
+
+def test_an_estimate_passes_few_modules(script):
+    """Upper bounds at what was reached; the aim is 10, 20 and 4 more from a file."""
+    polynomial, auto, file = script.walks().values()
+    assert len(polynomial) <= 21, sorted(polynomial)
+    assert len(auto) <= 45, sorted(auto)
+    assert len(file - polynomial) <= 8, sorted(file - polynomial)
+
+
 def test_the_counts_are_right(script, tmp_path):
     (tmp_path / "room").mkdir()
     (tmp_path / "room" / "a.py").write_text(
@@ -55,5 +75,5 @@ def test_the_counts_are_right(script, tmp_path):
 def test_it_prints_every_room(script, capsys):
     script.main()
     shown = capsys.readouterr().out
-    for word in ("samples", "families", "judging", "all", "root modules", "longest file"):
+    for word in ("samples", "families", "judging", "all", "root modules", "longest file", "modules passed"):
         assert word in shown

@@ -10,7 +10,7 @@ import pytest
 import steincv as scv
 from steincv.families.method import Problem, make_problem
 from steincv.families.neural.descent import Schedule, _Steps, train
-from steincv.families.neural.directions import KEPT, MOST_DIMENSIONS, MOST_MIXTURES, Few, mixing
+from steincv.families.neural.directions import MOST, Few, mixing
 from steincv.families.neural.heads import solve_heads
 from steincv.families.neural.potential_fit import fit_potentials
 from steincv.families.neural.refinement import Draws, _Refinement, choose, refine
@@ -157,10 +157,10 @@ def test_extreme_scores_do_no_harm():
 
 
 def test_few_directions_of_many_dimensions():
-    problem = some_problem(600, MOST_DIMENSIONS + 50, 2)
+    problem = some_problem(600, MOST.dimensions + 50, 2)
     few = Few.of(problem)
     kept = len(few.directions)
-    assert 10 < kept <= KEPT
+    assert 10 < kept <= MOST.kept
     np.testing.assert_allclose(few.directions @ few.directions.T, np.eye(kept), atol=1e-10)
     # Stein features in the few directions are those of units in all of them
     units = some_units(0, 5, kept)
@@ -175,7 +175,7 @@ def test_many_outputs_are_mixed_to_few():
     rng = np.random.default_rng(0)
     y = rng.normal(size=(300, 3)) @ rng.normal(size=(3, 500))
     mixed = y @ mixing(y)
-    assert mixed.shape == (300, MOST_MIXTURES)
+    assert mixed.shape == (300, MOST.mixtures)
     assert (mixed**2).mean() == pytest.approx(1)
     left = y - mixed @ np.linalg.lstsq(mixed, y, rcond=None)[0]
     assert np.abs(left).max() < 1e-8

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import steincv as scv
+from steincv.samples.mapped import SIZES
 from steincv.samples.values import values_of
 
 X = np.random.default_rng(0).normal(size=(3, 20, 2))
@@ -147,7 +148,7 @@ def test_same_numbers_under_other_names_are_not_confused():
 
 def test_many_draws_are_evaluated_in_pieces(monkeypatch):
     whole = values_of(lambda x: jnp.sin(x), SAMPLES).array
-    monkeypatch.setattr("steincv.samples.values.PIECE", 7)
+    monkeypatch.setattr("steincv.samples.mapped.SIZES", SIZES._replace(piece=7))
     np.testing.assert_array_equal(values_of(lambda x: jnp.sin(x), SAMPLES).array, whole)
 
 

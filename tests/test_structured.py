@@ -4,21 +4,19 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from densities import bent_mixture
 
 import steincv as scv
-from steincv.families.method import Problem, make_problem
+from steincv.families.method import Problem
 from steincv.families.polynomial.hermite import stein_features
 from steincv.families.structured.cubic_density import CubicDensity
 from steincv.families.structured.curved import Curved
-from steincv.families.structured.directions import Directions, OnDirections
-from steincv.families.structured.dual import DualQuadratic, Quadratic, Tiled, kernel
+from steincv.families.structured.directions import Directions
 from steincv.families.structured.screening import Screen, Terms
-from steincv.families.structured.smoother import SEARCH, Smoother
+from steincv.families.structured.smoother import Smoother
 from steincv.families.structured.sparse import Sparse
 from steincv.families.structured.splitting import Split
 
-METHODS = [DualQuadratic(), Sparse(), OnDirections(), Curved()]
+METHODS = [Sparse(), Curved()]
 each = pytest.mark.parametrize("method", METHODS, ids=str)
 
 
@@ -33,34 +31,13 @@ def gaussian_problem(n, dim, values, chains=3, seed=0):
     return Problem(z, -z, (y - y.mean(0)) / y.std(0), np.zeros(y.shape[1]), chains)
 
 
-def test_the_kernel_is_the_product_of_the_features():
-    z, s, _ = some(30, 4)
-    features = stein_features(z, s, 2)
-    features[:, 4:] /= np.sqrt(7.0)
-    np.testing.assert_allclose(kernel(z, s, z, s, 7.0, 1.0), features @ features.T, atol=1e-13)
-
-
-def test_primal_weights_and_dual_form_agree_with_a_ridge_regression_on_the_features():
+def test_dual_coefficients_are_those_of_a_ridge_regression_on_the_features():
     z, s, y = some(60, 4)
     features = stein_features(z, s, 2)
-    features[:, 4:] /= np.sqrt(7.0)
     x = features - features.mean(axis=0)
     beta = np.linalg.solve(x.T @ x + 60 * 0.1 * np.eye(x.shape[1]), x.T @ y)
-    smoother = Smoother.of_kernel(kernel(z, s, z, s, 7.0, 1.0))
-    alpha = smoother.dual(y, np.full(2, 0.1))
-    primal, dual = Quadratic.of(z, s, alpha, 7.0, 1.0), Tiled(z, s, alpha, 7.0, 1.0)
-    assert isinstance(primal, Quadratic)
-    np.testing.assert_allclose(dual(z, s), -features @ beta, atol=1e-12)
-    np.testing.assert_allclose(primal(z, s), -features @ beta, atol=1e-12)
-
-
-def test_the_same_fit_as_the_polynomial_family_at_one_penalty(monkeypatch):
-    """More features than draws: both go through the Gram matrix of the draws."""
-    monkeypatch.setattr("steincv.families.structured.smoother.SEARCH", SEARCH._replace(penalties=(0.3,)))
-    problem, _, _ = make_problem(bent_mixture(1, 3, 30, 15), np.random.default_rng(2).normal(size=(3, 30, 2)))
-    one = DualQuadratic(growth=1.0).solve([problem], 0)[0].evaluate(problem.z, problem.s)
-    two = scv.Polynomial(2, penalty=0.3).solve([problem], 0)[0].evaluate(problem.z, problem.s)
-    np.testing.assert_allclose(one, two, atol=1e-10)
+    alpha = Smoother.of_kernel(features @ features.T).dual(y, np.full(2, 0.1))
+    np.testing.assert_allclose(features.T @ alpha, beta, atol=1e-12)
 
 
 @pytest.mark.parametrize("features", [10, 100])
@@ -168,7 +145,7 @@ def test_a_function_of_one_direction_among_many():
     problem, fresh = (
         gaussian_problem(1500, 60, lambda z: ((z @ a) + 0.3 * (z @ a) ** 3)[:, None], seed=k) for k in (0, 1)
     )
-    control = OnDirections().solve([problem], 0)[0]
+    control = Curved().solve([problem], 0)[0]
     left = (fresh.y + control.evaluate(fresh.z, fresh.s)).var()
     assert left < 0.02
 
@@ -181,9 +158,7 @@ def test_splits_keep_chains_whole():
     np.testing.assert_array_equal(np.sort(np.r_[split.fit, split.judge]), np.arange(12))
 
 
-@pytest.mark.parametrize(
-    "make", [lambda: DualQuadratic(growth=0), lambda: Sparse(pairs=0), lambda: OnDirections(most=0)]
-)
+@pytest.mark.parametrize("make", [lambda: Sparse(pairs=0), lambda: Curved(most=0)])
 def test_bad_arguments_are_refused(make):
     with pytest.raises(scv.InputError):
         make()
@@ -251,13 +226,12 @@ def test_curvature_from_the_scores_beats_the_quadratic_family_where_features_exc
             kept.append(b)
     draws = np.stack(kept, axis=1).reshape(3, 200, 40)
     train, test = scv.Samples(draws, score(draws)), slice(0, 3)
-    fitted = {
-        str(m): m.fit(scv.Samples(draws[:2], score(draws[:2])), draws[:2, :, test]) for m in (Curved(), DualQuadratic())
-    }
+    first = scv.Samples(draws[:2], score(draws[:2]))
+    fitted = {str(m): m.fit(first, draws[:2, :, test]) for m in (Curved(), scv.Polynomial(2))}
     left = {
         name: (draws[2:, :, test] + f(scv.Samples(draws[2:], train.scores[2:]))).var(axis=(0, 1))
         for name, f in fitted.items()
     }
-    ratio = left["Curved()"] / left["DualQuadratic()"]
+    ratio = left["Curved()"] / left[str(scv.Polynomial(2))]
     assert ratio.max() < 1, left
     assert ratio.mean() < 0.8, left

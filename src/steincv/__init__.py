@@ -18,8 +18,11 @@ _HOMES = {
     ),
     ".estimating": ("estimate",),
     ".evidence.bayes_factor": ("bayes_factor",),
+    ".evidence.bridging": ("bridge",),
     ".evidence.ladder": ("temperature_ladder",),
     ".evidence.model_evidence": ("model_evidence",),
+    ".evidence.sensitivity": ("plot_sensitivity", "sensitivity"),
+    ".evidence.smc": ("smc_evidence",),
     ".evidence.thermodynamic": ("log_evidence",),
     ".families.auto": ("Auto",),
     ".families.kernel.kernel": ("Kernel",),
@@ -55,8 +58,11 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run `__getat
     )
     from .estimating import estimate as estimate
     from .evidence.bayes_factor import bayes_factor as bayes_factor
+    from .evidence.bridging import bridge as bridge
     from .evidence.ladder import temperature_ladder as temperature_ladder
     from .evidence.model_evidence import model_evidence as model_evidence
+    from .evidence.sensitivity import plot_sensitivity as plot_sensitivity, sensitivity as sensitivity
+    from .evidence.smc import smc_evidence as smc_evidence
     from .evidence.thermodynamic import log_evidence as log_evidence
     from .families.auto import Auto as Auto
     from .families.kernel.kernel import Kernel as Kernel

@@ -15,11 +15,12 @@ from .families.method import CrossFit, Method, Simpler
 from .families.points import gather
 from .judging.deviation import Targets, block_deviation, deviation
 from .judging.diagnostics import stein_status, value_status
-from .judging.error_bars import Average, average
+from .judging.error_bars import Average, average, load_array_stats_beside
 from .judging.passing import Passed, out_of_fold, pass_over
 from .judging.series import Series
 from .judging.status import Status
 from .judging.verdict import gain_limit, verdict, widened_ratio
+from .judging.weighted import Weights
 from .result import Estimate
 from .runtime.validation import InputError, whole_number
 from .runtime.workers import Team, workers
@@ -69,7 +70,8 @@ def estimate(
     - `executor`: any `concurrent.futures.Executor`, to have members and folds fitted by its workers; for a Dask cluster
       `Client(...).get_executor()`. Same answer, to the bit, for any number of workers.
     - `coordinates`: "affine" fits in whitened coordinates, "learned" in coordinates learned from the scores where they
-      show a shape. "auto": both kinds for `Auto()`, affine ones for any other method.
+      show a shape (beside the affine ones, for polynomials with few features for their draws). "auto": both kinds for
+      `Auto()`, affine ones for any other method.
     - `orbits`: so many leapfrog states around every draw, for one gradient of `samples.log_density` each: g is fitted
       on all of them, and f + g averaged over them. "auto": as many as pay, where the model is known and f is a
       function; 0: none.
@@ -89,6 +91,7 @@ def estimate(
         raise InputError(f'`coordinates` must be "auto", "affine" or "learned", got {coordinates!r}.')
     stats = _stats(stat)
     seed = whole_number("seed", seed, 0)
+    load_array_stats_beside()
     if isinstance(samples, Streamed):
         for name, given in {"cross_fit": not cross_fit, "executor": executor is not None}.items():
             if given:
@@ -114,32 +117,42 @@ def estimate(
     values = values_of(f, samples)
     check_standard(samples)  # before any fold is looked at: what cannot be used is named by its place among all draws
     points = gather(samples, f, values.array, orbits, coordinates, plan, seed)
-    only_draws = points.values is values.array
+    weights = Weights.of(samples, plan)
+    only_draws = points.values is values.array and weights is None
     step = 1
     if only_draws and cross_fit and type(method).cross_fit is Method.cross_fit:
         step = fitting_step(samples.draws.shape, values.array.shape[-1], folds, gap)
     targets = Targets.of(values.array[:, ::step], "sd" in stats)
     averaged = targets(values.array)
+    center = np.zeros(averaged.shape[-1]) if weights is None else weights.mean(averaged)
     with workers(executor) as team:
         if step > 1:
             fit = _fit_large(samples, averaged, step, method, seed, folds, gap, coordinates)
         elif only_draws and coordinates == "auto":
             fit = method.cross_fit(samples, averaged, plan, seed=seed)
         else:
-            training = points.training(targets, plan, samples.names, seed, coordinates)
+            training = points.training(lambda x: targets(x) - center, plan, samples.names, seed, coordinates)
             averaged, fit = training.f, method.across(training)
     info = {**fit.info, **points.info, **({"executor": team.report()} if isinstance(team, Team) else {})}
     judged = samples
     if not cross_fit:
         judged, values, averaged, fit = _only(plan[0], samples, values, averaged, fit)
-    alarms = stein_status(judged)
+        weights = weights and weights.part(plan[0].test)
+    alarms = stein_status(judged) if weights is None else weights.stein_status(judged)
     outputs = len(values.labels)
     choices = [averaged + g for g in (fit.g, *([] if fit.simpler is None else [fit.simpler.g]))]
+    seen: Callable[[np.ndarray], Seen] = Seen
+    first, both = values.array, targets(values.array)
+    if weights is not None:
+        weighted = weights.w[..., None] * (both - center)
+        both, *choices = (weights.draws(x, center) for x in (weighted, *choices))
+        first, seen = both[..., :outputs], functools.partial(_seen_weighted, weights)
+        info |= weights.info()
     judge = _Judge(str(method), fit.simpler, info, alarms, guard, values.labels, values.shape)
-    result = judge(Seen(values.array), *(Seen(choice[..., :outputs]) for choice in choices))
+    result = judge(seen(first), *(seen(choice[..., :outputs]) for choice in choices))
     if (unit := targets.unit) is None:
         return result
-    plain, *found = (Seen(deviation(unit, draws, outputs)) for draws in (targets(values.array), *choices))
+    plain, *found = (seen(deviation(unit, draws, outputs)) for draws in (both, *choices))
     return result.with_sd(judge(plain, *(one.where(one.finite, plain) for one in found)))
 
 
@@ -210,6 +223,10 @@ def _seen(series: Series, passed: Passed, which: slice) -> "Seen":
     """Return some columns of a series."""
     status = functools.partial(passed.value_status, which)
     return Seen(series.means()[..., which], series.average()[which], status, series.largest[which])
+
+
+def _seen_weighted(weights: Weights, array: Float[np.ndarray, "chain draw out"]) -> "Seen":
+    return Seen(array, weights.average(array), lambda ess: weights.value_status(array, ess))
 
 
 def enough(what: str, chains: int, draws: int) -> None:

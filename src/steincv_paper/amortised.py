@@ -10,7 +10,7 @@ import numpy as np
 
 from steincv.families.method import Control, Fitted, Problem
 from steincv.families.neural.fields import ACTIVATIONS as FUNCTIONS, dense
-from steincv.families.neural.neural import PENALTIES, Neural
+from steincv.families.neural.neural import CHOICES, Neural
 from steincv.families.neural.trials import ACTIVATIONS, Trial
 from steincv.runtime.validation import InputError, whole_number
 from steincv.samples.samples import finite_array
@@ -73,7 +73,7 @@ class Amortised(Trial):
     def solve(self, method: Neural, problems: Sequence[Problem], seed: int) -> list[Control]:
         from .amortised_fit import fit_amortised
 
-        penalties = PENALTIES if method.penalty == "auto" else (float(method.penalty),)
+        penalties = CHOICES.penalties if method.penalty == "auto" else (float(method.penalty),)
         return fit_amortised(method, problems, seed, penalties)
 
     def init(self, key: Any, dim: int) -> Any:

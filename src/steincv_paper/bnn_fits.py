@@ -15,7 +15,7 @@ from steincv.judging.error_bars import average, split_rhat
 from steincv.networks.network_field import NetworkField, coefficients
 from steincv.networks.predictive import entropy, predictive
 from steincv.samples.samples import Samples
-from steincv.stein.coordinates import DRAWS_PER_DIMENSION
+from steincv.stein.coordinates import LIMITS
 
 from .amortised import Amortised, unseen
 from .amortised_fit import fit_amortised
@@ -152,7 +152,7 @@ def score_rows(
 def sampler_row(problem: Problem, samples: Samples, f: np.ndarray, seconds: float) -> dict[str, Any]:
     """Return how far the draws are from the posterior by their Stein means, and how large the scores get."""
     # so few that coordinates are scaled one by one: a covariance of 405 weights would be mostly noise
-    every = -(-samples.size // (DRAWS_PER_DIMENSION * samples.dim))
+    every = -(-samples.size // (LIMITS.draws_per_dimension * samples.dim))
     check = stein_check(samples.select(np.arange(samples.chains), np.arange(0, samples.draws.shape[1], every)))
     z, s = np.abs(check.z), np.abs(samples.scores)
     size = np.sqrt((samples.scores**2).mean())

@@ -208,9 +208,9 @@ BUGS = (
     ),
     Bug(
         "the seed forgotten",
-        "families/neural/neural.py",
-        "return jax.random.key(seed)",
-        "return jax.random.key(0)",
+        "families/neural/fitting.py",
+        "keys = jax.random.split(jax.random.key(seed), method.ensemble)",
+        "keys = jax.random.split(jax.random.key(0), method.ensemble)",
         ("tests/test_neural.py::test_same_seed_same_bits_other_seed_other_bits",),
     ),
     Bug(

@@ -65,7 +65,7 @@ def test_the_classifiers_field_solves_steins_equation():
 
 def test_without_data_the_last_layer_is_integrated_out(classifier, monkeypatch):
     """Under the prior alone g has mean zero; along the activations it leaves only what hidden weights decide."""
-    monkeypatch.setattr(last_layer, "OMEGAS", (0.0, 0.1))
+    monkeypatch.setattr(last_layer, "GRID", last_layer.GRID._replace(omegas=(0.0, 0.1)))
     model = Classifier(*classifier.data)
     theta = np.random.default_rng(3).normal(size=(2, 150, 405))
     samples = scv.Samples(theta, -theta)

@@ -48,7 +48,7 @@ def test_the_family_uses_it(monkeypatch):
         calls.append(len(arguments[1]))
         return control_functional_on_device(*arguments)
 
-    monkeypatch.setattr(kernel_family, "WORTH_A_DEVICE", 10)
+    monkeypatch.setattr(kernel_family, "SEARCH", kernel_family.SEARCH._replace(device=10))
     monkeypatch.setattr(device, "accelerator", lambda: True)
     monkeypatch.setattr(device, "control_functional_on_device", on_device)
     found = scv.Kernel(lengthscale=2.0).fit(samples, f)(samples)

@@ -58,7 +58,9 @@ class BayesFactor:
 
 
 def bayes_factor(first: Estimate, second: Estimate) -> BayesFactor:
-    """Return the Bayes factor of two results of `log_evidence` for the same data; their errors are independent.
+    """Return the Bayes factor of two log evidences of the same data, whose errors are independent.
+
+    Each is a result of `log_evidence`, `model_evidence`, `bridge` or `smc_evidence`; they need not be of one kind.
 
     >>> import numpy as np, steincv as scv
     >>> t, rng = scv.temperature_ladder(20), np.random.default_rng(0)
@@ -72,7 +74,10 @@ def bayes_factor(first: Estimate, second: Estimate) -> BayesFactor:
     """
     for name, value in (("first", first), ("second", second)):
         if not (isinstance(value, Estimate) and value.shape == () and value.labels == ("log_evidence",)):
-            raise InputError(f"`{name}` must be a result of log_evidence, got {type(value).__name__}.")
+            raise InputError(
+                f"`{name}` must be a result of log_evidence, model_evidence, bridge or smc_evidence, got "
+                f"{type(value).__name__}."
+            )
     squares = np.array([float(e.standard_error) ** 2 for e in (first, second)])
     freedom = np.array([float(e._average.degrees_of_freedom) for e in (first, second)])
     total = squares.sum()

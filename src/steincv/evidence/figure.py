@@ -1,6 +1,7 @@
 """The curve of thermodynamic integration with plain and controlled error bars, and what was gained at every rung."""
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..runtime.arrays import whole_file
 from ..runtime.validation import InputError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Ratios below this are drawn at the edge: an exact mean has none.
@@ -47,11 +49,11 @@ def plot_evidence(
     return figure
 
 
-def _column(rows: Any, name: str) -> np.ndarray:
+def _column(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
     return np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=float)
 
 
-def _curve(ax: Any, k: np.ndarray, columns: dict[str, np.ndarray], rows: Any) -> None:
+def _curve(ax: "Axes", k: np.ndarray, columns: dict[str, np.ndarray], rows: Sequence[Mapping[str, Any]]) -> None:
     for kind, colour, shift in (("plain_", PLAIN, -0.12), ("", CONTROLLED, 0.12)):
         mean, error = columns[f"{kind}mean"], columns[f"{kind}error"]
         usable = np.array([not row["bridged"] for row in rows])
@@ -79,7 +81,7 @@ def _curve(ax: Any, k: np.ndarray, columns: dict[str, np.ndarray], rows: Any) ->
     _finish(ax)
 
 
-def _errors(ax: Any, k: np.ndarray, columns: dict[str, np.ndarray]) -> None:
+def _errors(ax: "Axes", k: np.ndarray, columns: dict[str, np.ndarray]) -> None:
     for name, colour, marker in (("plain_error", PLAIN, "o"), ("error", CONTROLLED, "o")):
         error = columns[name]
         shown = np.isfinite(error) & (error > 0)
@@ -92,7 +94,7 @@ def _errors(ax: Any, k: np.ndarray, columns: dict[str, np.ndarray]) -> None:
     ax.grid(axis="y", color=GRID, linewidth=0.6)
 
 
-def _ratios(ax: Any, k: np.ndarray, ratio: np.ndarray) -> None:
+def _ratios(ax: "Axes", k: np.ndarray, ratio: np.ndarray) -> None:
     shown = np.isfinite(ratio)
     ax.axhline(1, color=PLAIN, linewidth=1.5)
     ax.vlines(k[shown], np.maximum(ratio[shown], LEAST_RATIO), 1, color=CONTROLLED, linewidth=4)
@@ -104,7 +106,7 @@ def _ratios(ax: Any, k: np.ndarray, ratio: np.ndarray) -> None:
     ax.grid(axis="y", color=GRID, linewidth=0.6)
 
 
-def _labels(rows: Any) -> tuple[list[int], list[str]]:
+def _labels(rows: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[str]]:
     """A temperature at every few rungs."""
     every = max(1, (len(rows) - 1) // 7)
     at = sorted({*range(0, len(rows), every), len(rows) - 1})
@@ -122,7 +124,7 @@ def _title(result: Estimate, exact: float | None) -> str:
     )
 
 
-def _finish(ax: Any) -> None:
+def _finish(ax: "Axes") -> None:
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, borderaxespad=0.2)
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="y", color=GRID, linewidth=0.6)

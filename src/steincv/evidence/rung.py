@@ -99,10 +99,10 @@ class Rung:
         for series in (self.result.values, self.result.controlled):
             total, column = np.zeros(self.values.shape), 2 * self.use.moments
             if self.use.above:
-                total = total + self.use.above.shift + _log_mean(series[..., column], self.result.values[..., column])
+                total = total + self.use.above.shift + log_mean(series[..., column], self.result.values[..., column])
                 column += 1
             if self.use.below:
-                total = total - _log_mean(series[..., column], self.result.values[..., column])
+                total = total - log_mean(series[..., column], self.result.values[..., column])
             both.append(total)
         return both[0], both[1]
 
@@ -120,7 +120,7 @@ class Rung:
         return _averages(self.moments(0.0, 1.0))
 
 
-def _log_mean(series: np.ndarray, plain: np.ndarray) -> np.ndarray:
+def log_mean(series: np.ndarray, plain: np.ndarray) -> np.ndarray:
     """Return draws whose mean is the log of the mean of a positive function, with its standard error (delta method)."""
     series = series if series.mean() > 0 else plain  # a control variate may have carried it below zero
     return np.log(series.mean()) + series / series.mean() - 1

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from ..families.budget import LIMITS as BUDGET
 from ..families.method import Method
 from ..families.polynomial.hermite import feature_count
 from ..families.polynomial.polynomial import Polynomial
@@ -16,20 +17,19 @@ from ..families.stack import Stack
 
 
 class Limits(NamedTuple):
-    """What the draws of a rung can carry: first choices, with which benchmarks/evidence_coverage.py was run.
+    """What the draws of a rung can carry beyond `families/budget.py`, which says how many features a draw carries.
+
+    First choices, with which benchmarks/evidence_coverage.py was run.
 
     - `degree`, `features`: no polynomial beyond these.
-    - `features_per_draw`: a degree is tried if its features are at most this share of the draws it is fitted on.
-    - `quadratic_draws`, `quadratic_features_per_draw`: with so many draws a quadratic is worth trying even with more
-      features than draws, up to this share.
+    - `quadratic_features_per_draw`: with as many draws as a choice of members needs, a quadratic is worth trying even
+      with more features than draws, up to this share.
     - `fewest_for_all`: with fewer draws per rung, `Auto()` has nothing more than the polynomials have.
     - `share`: a rung gets everything if it carries more than this share of the average rung's squared error.
     """
 
     degree: int = 6
     features: int = 600
-    features_per_draw: float = 0.5
-    quadratic_draws: int = 60
     quadratic_features_per_draw: float = 3.0
     fewest_for_all: int = 100
     share: float = 0.25
@@ -51,8 +51,8 @@ def carried(draws: int, dim: int) -> Carried:
     degrees = [1]
     for degree in range(2, LIMITS.degree + 1):
         features = feature_count(dim, degree)
-        few = features <= LIMITS.features_per_draw * fitted_on and features <= LIMITS.features
-        quadratic = degree == 2 and fitted_on >= LIMITS.quadratic_draws
+        few = features <= BUDGET.quadratic_features_per_draw * fitted_on and features <= LIMITS.features
+        quadratic = degree == 2 and fitted_on >= BUDGET.few
         if few or (quadratic and features <= LIMITS.quadratic_features_per_draw * fitted_on):
             degrees.append(degree)
     members = [Polynomial(degree) for degree in degrees]

@@ -15,8 +15,6 @@ from jax import Array
 
 from .moves import Point
 
-UP, DOWN = 1, 2
-
 
 class Walkers(NamedTuple):
     """Who is where: `here` is the walker at each `(replica, rung)`, `heading` by walker, and round trips so far."""
@@ -55,7 +53,8 @@ def _count(walkers: Walkers) -> Walkers:
     rows = jnp.arange(walkers.here.shape[0])
     bottom, top = walkers.here[:, 0], walkers.here[:, -1]
     heading, trips = walkers.heading, walkers.trips
-    trips = trips + (heading[rows, bottom] == DOWN)
-    heading = heading.at[rows, bottom].set(UP)
-    heading = heading.at[rows, top].set(jnp.where(heading[rows, top] == UP, DOWN, heading[rows, top]))
+    up, down = 1, 2  # 0 is a walker that has not been at the bottom yet
+    trips = trips + (heading[rows, bottom] == down)
+    heading = heading.at[rows, bottom].set(up)
+    heading = heading.at[rows, top].set(jnp.where(heading[rows, top] == up, down, heading[rows, top]))
     return Walkers(walkers.here, heading, trips)

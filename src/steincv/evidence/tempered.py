@@ -93,7 +93,7 @@ class Tempered:
         return pandas.DataFrame(columns).rename_axis("rung")
 
     def diagnostics(self) -> dict[str, Any]:
-        """The same and the round trips, in JSON's types."""
+        """Return the table of `summary` and the round trips, in JSON's types."""
         return {
             "kernel": self.kernel,
             "iterations": self.iterations,

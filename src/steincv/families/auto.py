@@ -9,6 +9,7 @@ import numpy as np
 from ..stein.coordinates import Standardise
 from .budget import LIMITS, Stage, plan
 from .method import Control, CrossFit, Kind, Member, Method, Problem, Simpler, Term, Training, WeightedSum
+from .racing import race
 from .stack import Stack, combine
 
 
@@ -16,9 +17,10 @@ from .stack import Stack, combine
 class Auto(Method):
     """Stacks the plain mean, polynomials, a kernel and networks; which of them is decided by draws and dimension.
 
-    Members come in stages, cheapest first (`budget.stages`). Outputs that one of them already solves to round-off are
-    not fitted again. Members are fitted in affine and, where the scores show a shape, in learned coordinates; in many
-    dimensions the dearer ones, for each output, only in those that suited its closed forms better.
+    Members come in stages, cheapest first (`budget.plan`). Outputs that one of them already solves to round-off are
+    not fitted again. Dear members are raced on the first fold; those that the others make up for go no further.
+    Members are fitted in affine and, where the scores show a shape, in learned coordinates; in many dimensions the
+    dearer ones, for each output, only in those that suited its closed forms better.
     `result.info["members"]` lists weights, out-of-fold variance ratios and seconds.
 
     >>> import numpy as np, steincv as scv
@@ -41,9 +43,15 @@ class Auto(Method):
         fits: list[CrossFit] = []
         closed = 0
         planned = plan(training.fewest, training.draws.shape[-1], f.shape[-1])
+        left_out = list(planned.left_out)
         for stage in planned.stages:
             asked = _asked(stage, left)
-            for member, fit in zip(asked, training.fit(asked), strict=True):
+            if stage.closed:
+                found = list(zip(asked, training.fit(asked), strict=True))
+            else:
+                found, dropped = race(training, asked, fits)
+                left_out += [(str(member), "added too little on the first fold") for member in dropped]
+            for member, fit in found:
                 # members beside this one may have solved some outputs to round-off
                 outputs = np.arange(f.shape[-1])[member.outputs]
                 wanted = np.min(list(left.values()), axis=0)[outputs] > stage.above
@@ -58,8 +66,8 @@ class Auto(Method):
                     np.minimum(left[member.kind], _ratio(training, g), out=left[member.kind])
         names = [str(member) for member in members]
         stacked = combine(names, fits, f, training.folds, start, LIMITS.within)
-        if planned.left_out:
-            stacked = replace(stacked, info={**stacked.info, "left_out": planned.left_out})
+        if left_out:
+            stacked = replace(stacked, info={**stacked.info, "left_out": tuple(left_out)})
         if training.fewest < LIMITS.some:
             return stacked
         return replace(stacked, simpler=_best(stacked, names[:closed], fits))

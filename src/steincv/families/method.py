@@ -20,7 +20,7 @@ from ..stein.folds import Block, Fold
 from ..stein.learned.coordinates import LearnedCoordinates, SideBySide, learned_coordinates
 from .cost import Cost
 from .problem import (
-    WORK_PER_DRAW,
+    SIZES,
     Control as Control,
     CrossFit as CrossFit,
     Fitted as Fitted,
@@ -32,6 +32,7 @@ from .problem import (
     WeightedSum as WeightedSum,
     as_values as as_values,
     make_problem as make_problem,
+    resampled as resampled,
     spaced_sample as spaced_sample,
     spacing as spacing,
     standard,
@@ -76,8 +77,9 @@ class Method(abc.ABC):
         """Fit g to values of f, `(chain, draw)` or `(chain, draw, out)`, so that f + g varies little."""
         values = as_values(samples, values)
         seed = whole_number("seed", seed, 0)
-        with blas_threads(samples.size * WORK_PER_DRAW):
+        with blas_threads(samples.size * SIZES.work):
             problem, standardise, scale = make_problem(samples, values)
+            problem = problem if self.weighted else problem.at_draws()
             return Fitted(standardise, scale, self.solve([problem], seed)[0])
 
     def cross_fit(
@@ -94,8 +96,11 @@ class Method(abc.ABC):
 
     def across(self, training: "Training") -> CrossFit:
         """Return the out-of-fold g of a training that is already laid out."""
-        kind: Kind = "learned" if training.coordinates == "learned" else "affine"
-        return training.fit([Member(self, kind)])[0]
+        return training.fit([Member(self, self.kind(training))])[0]
+
+    def kind(self, training: "Training") -> "Kind":
+        """Return the coordinates that this method is fitted in where it is asked for alone."""
+        return "learned" if training.coordinates == "learned" else "affine"
 
 
 class Member(NamedTuple):
@@ -126,7 +131,7 @@ class Training:
     """Draws, scores and values of f with the folds they are cut into: a fold's problem is made once for all members.
 
     - `folds`: of the first `chains` chains, which are averaged over. Chains after them are only fitted on.
-    - `states`, `weight`: every draw is this many states in a row, an orbit; as in `Problem`.
+    - `states`, `weight`: every draw is this many states in a row, an orbit, or one with a weight; as in `Problem`.
     - `keep`: g of every fold is kept as a function, to be evaluated at other draws. Everything is then fitted in this
       process, for functions do not travel.
     """
@@ -168,9 +173,12 @@ class Training:
         """The draws that the smallest fold is fitted on."""
         return min(fold.train.size for fold in self.folds)
 
-    def fit(self, members: Sequence[Member]) -> list[CrossFit]:
-        """Return the out-of-fold g of every member, all members and folds side by side."""
-        every = range(len(self.folds))
+    def fit(self, members: Sequence[Member], only: Sequence[int] | None = None) -> list[CrossFit]:
+        """Return the out-of-fold g of every member, all members and folds side by side.
+
+        With `only`, of the folds of these numbers: g is zero at the test draws of all others.
+        """
+        every = range(len(self.folds)) if only is None else only
         jobs = [
             (m, which)
             for m, member in enumerate(members)
@@ -179,10 +187,10 @@ class Training:
         answers = self._answers([(members[m], which) for m, which in jobs])
         fits = []
         for m, member in enumerate(members):
-            mine = [answer for (k, _), answer in zip(jobs, answers, strict=True) if k == m]
+            mine = [answer for (which, _), answer in zip(jobs, answers, strict=True) if which == m]
             g = np.zeros_like(self.f if member.outputs is None else self.f[..., member.outputs])
-            for fold, part in zip(self.folds, (part for answer in mine for part in answer.g), strict=True):
-                fold.test.put(g, part)
+            for k, part in zip(every, (part for answer in mine for part in answer.g), strict=True):
+                self.folds[k].test.put(g, part)
             infos = [dict(info) for answer in mine for info in answer.infos]
             info = {"seconds": sum(answer.seconds for answer in mine), "folds": infos}
             fits.append(CrossFit(g, info, fitted=[one for answer in mine for one in answer.fitted]))
@@ -195,8 +203,8 @@ class Training:
             layout = (self.names, self.seed, self.chains, self.coordinates, self.states, len(self.folds))
             return [ask() for ask in [crew.start(_fit_elsewhere, shared, layout, job) for job in jobs]]
         # one quick member: the problem of a fold is made for it and dropped, for all of them together are large
-        once = self.keep and len(jobs) == len(self.folds) and not any(member.method.together for member, _ in jobs)
-        once = once and all(member.kind == "affine" for member, _ in jobs)
+        quick = self.keep and all(member is jobs[0][0] for member, _ in jobs)
+        once = quick and all(member.kind == "affine" and not member.method.together for member, _ in jobs)
         if not once:
             self.prepare({member.kind for member, _ in jobs})
         tasks = [functools.partial(self.run, *job, once) for job in jobs]
@@ -204,7 +212,7 @@ class Training:
 
     @property
     def _work(self) -> float:
-        return self.draws.shape[0] * self.draws.shape[1] * WORK_PER_DRAW
+        return self.draws.shape[0] * self.draws.shape[1] * SIZES.work
 
     def prepare(self, kinds: Collection[Kind]) -> None:
         """Make the problems of all folds in coordinates of these kinds, side by side."""
@@ -231,20 +239,29 @@ class Training:
     def _make(self, k: int, kind: Kind) -> FoldProblem:
         train = self.folds[k].train
         own = Block(train.chains, train.draws * self.states)  # an orbit begins with its draw
-        draws = Samples.trusted(own.take(self.draws), own.take(self.scores), self.names)
+        weighted = self.states == 1 and self.weight is not None
+        rows = resampled(own.take(self.weight).reshape(-1)) if weighted and self.weight is not None else slice(None)
+
+        def like_draws(array: np.ndarray) -> np.ndarray:
+            part = own.take(array)
+            return part.reshape(own.size, -1)[rows].reshape(part.shape) if weighted else part
+
+        draws = Samples.trusted(like_draws(self.draws), like_draws(self.scores), self.names)
         coordinates = self._coordinates(k, kind, draws)
         only = np.arange(self.chains, len(self.draws))
         all_ = self._of_states(Block(np.append(train.chains, only), train.draws))
         samples = (
             draws
-            if all_.size == own.size
+            if all_.size == own.size and not weighted
             else Samples.trusted(all_.take(self.draws), all_.take(self.scores), self.names)
         )
-        problem, scale = standard(samples, all_.take(self.values), coordinates, own.take(self.values))
+        problem, scale = standard(samples, all_.take(self.values), coordinates, like_draws(self.values))
         weight = None if self.weight is None else all_.take(self.weight).reshape(-1)
+        if weighted and weight is not None:  # penalties are judged by squared weights, which is their variance
+            weight = weight / weight.mean()
         size = spaced_sample(self.draws.shape[0] * self.draws.shape[1], [fold.train.size for fold in self.folds])
         place = Place(size, np.tile(train.draws, len(train.chains))) if all_.size == own.size else None
-        parts = 2 if kind == "both" else 1
+        parts = 2 if isinstance(coordinates, SideBySide) else 1
         problem = replace(problem, states=self.states, weight=weight, place=place, parts=parts)
         return FoldProblem(problem, coordinates, scale)
 
@@ -258,7 +275,8 @@ class Training:
             return learned_coordinates(draws, Samples.trusted(self.draws, self.scores, self.names), first)
         learned = self.problem(k, "learned").coordinates
         if kind == "both":
-            return SideBySide(self.problem(k, "affine").coordinates, learned)
+            affine = self.problem(k, "affine").coordinates
+            return SideBySide(affine, learned) if isinstance(learned, LearnedCoordinates) else affine
         if isinstance(learned, LearnedCoordinates):
             return learned.unmixed(draws)
         return self.problem(k, "scaled").coordinates

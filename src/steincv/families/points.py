@@ -44,7 +44,7 @@ class Points:
     values: Float[np.ndarray, "chain state out"]
     chains: int
     states: int
-    weight: Float[np.ndarray, "chain state"] | None
+    weight: Float[np.ndarray, "chain state"] | None  # in its orbit, or of a draw from another distribution
     info: Mapping[str, Any]
 
     def training(
@@ -84,6 +84,9 @@ def gather(
         x, s = np.concatenate([x, more[0]]), np.concatenate([s, more[1]])
         if weight is not None:
             weight = np.concatenate([weight, np.full(more[0].shape[:2], 1 / states)])
+    if samples.log_weights is not None:
+        weight = np.exp(samples.log_weights - samples.log_weights.max())
+        weight = weight / weight.mean()
     return Points(x, s, values, chains, states, weight, info)
 
 
@@ -91,6 +94,8 @@ def _states(samples: Samples, f: Any, wanted: Any, n: int) -> tuple[int, dict[st
     """Return how many states every orbit has, 1 for none, and what is said about it."""
     if wanted != "auto":
         states = whole_number("orbits", wanted, 0)
+        if states > 1 and samples.log_weights is not None:
+            raise InputError("`orbits` are not for draws with `log_weights`. Leave one of them out.")
         if states > 1 and samples.log_density is None:
             raise InputError(
                 "`orbits` ask the model, which `samples` does not know. Give Samples(..., log_density=...): a function "
@@ -99,7 +104,7 @@ def _states(samples: Samples, f: Any, wanted: Any, n: int) -> tuple[int, dict[st
         if states > 1 and (why := _unknown(samples, f)):
             raise InputError(f"`orbits` need f at new points: {why}")
         return max(states, 1), {}
-    if samples.log_density is None or _unknown(samples, f):
+    if samples.log_density is None or samples.log_weights is not None or _unknown(samples, f):
         return 1, {}
     features = feature_count(samples.draws.shape[-1], 2)
     if n >= PRICE.plenty * features:

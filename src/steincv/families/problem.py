@@ -8,15 +8,26 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ..runtime.threads import blas_threads
+from ..runtime.units import spread_about
 from ..runtime.validation import InputError
 from ..samples.samples import Samples, finite_array
 from ..stein.coordinates import Coordinates, Standardise
 
-# Evaluation is cut into pieces of this many draws, so that its memory does not grow with them.
-PIECE = 50_000
-FEWEST_DRAWS = 4
-# Operations per draw, to an order of magnitude: a fit on 100,000 draws is the smallest for which BLAS threads pay.
-WORK_PER_DRAW = 2e5
+
+class Sizes(NamedTuple):
+    """Draws that are evaluated at a time, the fewest that are fitted on, and the work that a draw is.
+
+    - `piece`: so that the memory of an evaluation does not grow with the draws.
+    - `work`: operations per draw, to an order of magnitude: a fit on 100,000 draws is the smallest for which BLAS
+      threads pay.
+    """
+
+    piece: int = 50_000
+    fewest: int = 4
+    work: float = 2e5
+
+
+SIZES = Sizes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +40,8 @@ class Problem:
       without a centre (the paper's NCV) look at it.
     - `chains`: how many equally long chains the n draws are.
     - `states`: how many draws in a row are the states of one orbit, the draw itself first; 1 where there are no orbits.
-    - `weight`: of every state in its orbit, summing to one there; None where all are alike.
+    - `weight`: of every state in its orbit, summing to one there, or, where there are no orbits, of every draw, with
+      mean one; None where all are alike.
     - `parts`: how many systems of coordinates z and s hold side by side. Products across them have no mean of zero.
     - `place`: where the n draws were taken from, if they are part of a sample.
     """
@@ -49,10 +61,14 @@ class Problem:
         return self if outputs is None else replace(self, y=self.y[:, outputs], offset=self.offset[outputs])
 
     def at_draws(self) -> "Problem":
-        """Return the problem at the draws alone, without the other states of their orbits."""
-        if self.states == 1 and self.weight is None:
+        """Return the problem at the draws alone, without the other states of their orbits, and without weights.
+
+        Draws of another distribution (`states` is 1, and there are weights) are resampled.
+        """
+        if self.weight is None:  # so are orbits never
             return self
-        z, s, y = (x[:: self.states] for x in (self.z, self.s, self.y))
+        rows = resampled(self.weight) if self.states == 1 else slice(None, None, self.states)
+        z, s, y = (x[rows] for x in (self.z, self.s, self.y))
         return Problem(z, s, y, self.offset, self.chains)
 
     def spaced(self, most: int) -> np.ndarray | slice:
@@ -63,8 +79,14 @@ class Problem:
         return slice(None) if every == 1 else np.flatnonzero(place.draw % every == 0)
 
 
+def resampled(weight: Float[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """Return as many rows as there are weights, in order, each as often as its weight says: systematic resampling."""
+    total = np.cumsum(weight)
+    return np.searchsorted(total, (np.arange(len(weight)) + 0.5) * (total[-1] / len(weight)))
+
+
 class Place(NamedTuple):
-    """Of the draws of a fit among all draws: the `spaced_sample` they belong to, and each one's number in its chain."""
+    """Where the draws of a fit come from: the size of their `spaced_sample`, and each one's number in its chain."""
 
     sample: int
     draw: Int[np.ndarray, " n"]
@@ -108,9 +130,9 @@ class Fitted:
         chains, draws, dim = samples.draws.shape
         if dim != len(self.standardise.mean):
             raise InputError(f"fitted in {len(self.standardise.mean)} dimensions, `samples` has {dim}.")
-        with blas_threads(chains * draws * WORK_PER_DRAW):
+        with blas_threads(chains * draws * SIZES.work):
             g = np.empty((chains * draws, len(self.scale)))
-            for rows, z, s in self.standardise.tiles(samples, PIECE):
+            for rows, z, s in self.standardise.tiles(samples, SIZES.piece):
                 np.multiply(self.control.evaluate(z, s), self.scale, out=g[rows])
         return g.reshape(chains, draws, -1)
 
@@ -188,10 +210,13 @@ def as_values(samples: Samples, values: Any) -> Float[np.ndarray, "chain draw ou
 
 def make_problem(samples: Samples, values: np.ndarray) -> FoldProblem:
     """Return the fit in standard coordinates, the map to them, and the scale of each output."""
-    if samples.size < FEWEST_DRAWS:
-        raise InputError(f"`samples` holds {samples.size} draws to fit on; at least {FEWEST_DRAWS} are needed.")
+    if samples.size < SIZES.fewest:
+        raise InputError(f"`samples` holds {samples.size} draws to fit on; at least {SIZES.fewest} are needed.")
     standardise = Standardise.of(samples)
     problem, scale = standard(samples, values, standardise)
+    if samples.log_weights is not None:
+        w = np.exp(samples.log_weights - samples.log_weights.max()).reshape(-1)
+        problem = replace(problem, weight=w / w.mean())
     return FoldProblem(problem, standardise, scale)
 
 
@@ -203,8 +228,7 @@ def standard(
     flat = values.reshape(len(z), -1)
     part = flat if like is None else like.reshape(-1, flat.shape[1])
     first = part[0]
-    spread = np.maximum(part.max(axis=0) - first, first - part.min(axis=0))
-    spread = np.where(spread > 1e-14 * np.abs(first), spread, 1.0)  # a constant f has nothing to fit
+    spread = spread_about(part, first, leading=1, least=1e-14)  # a constant f has nothing to fit
     unit = flat - first
     unit /= spread
     own = unit if like is None else (part - first) / spread

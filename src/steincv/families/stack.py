@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from ..judging.error_bars import ROUND_OFF
 from ..runtime.validation import InputError
 from ..stein.folds import Block, Fold, make_folds
-from .method import Control, CrossFit, Kind, Member, Method, Place, Problem, Term, Training, WeightedSum
+from .method import Control, CrossFit, Member, Method, Place, Problem, Term, Training, WeightedSum
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,8 @@ class Stack(Method):
     def across(self, training: Training) -> CrossFit:
         start = time.perf_counter()
         names = [str(member) for member in self.members]
-        kind: Kind = "learned" if training.coordinates == "learned" else "affine"
         simple = [m for m in self.members if type(m).across is Method.across]
-        fits = dict(zip(map(id, simple), training.fit([Member(m, kind) for m in simple]), strict=True))
+        fits = dict(zip(map(id, simple), training.fit([Member(m, m.kind(training)) for m in simple]), strict=True))
         found = [fits[id(m)] if id(m) in fits else m.across(training) for m in self.members]
         return combine(names, found, training.f, training.folds, start)
 

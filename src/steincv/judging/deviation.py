@@ -27,7 +27,7 @@ class Unit:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """What control variates are fitted to: f, and its square about the mean where a standard deviation is asked for."""
+    """The functions that are controlled: f, and its square about the mean where a standard deviation is asked for."""
 
     unit: Unit | None
 
@@ -64,7 +64,7 @@ def deviation(unit: Unit, targets: np.ndarray, outputs: int) -> np.ndarray:
 
 
 def block_deviation(unit: Unit, series: Series, outputs: int) -> tuple[np.ndarray, Average]:
-    """Return the same from block means of `Targets.columns`, with the average."""
+    """Return draws, or block means, whose mean is the standard deviation of f, from a series of `Targets.columns`."""
     draws = deviation(unit, series.means()[..., : 2 * outputs], outputs)
     found = average(draws)
     if series.blocks.size == 1:

@@ -8,6 +8,8 @@ too large. The interval therefore takes its degrees of freedom from the kurtosis
 """
 
 import contextlib
+import sys
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -122,6 +124,12 @@ def array_stats() -> "BaseArray":
     from arviz_stats.base import array_stats as loaded
 
     return loaded
+
+
+def load_array_stats_beside() -> None:
+    """Begin to import arviz-stats in a thread of its own: it is wanted at the end of an estimate, and takes a second."""
+    if "arviz_stats.base" not in sys.modules:
+        threading.Thread(target=array_stats).start()
 
 
 def effective_draws(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, " out"]:

@@ -19,10 +19,18 @@ from .diagnostics import Moved, moved_scores, status_of_stein_means, status_of_v
 from .series import Blocks, Reduced, Series, Tails
 from .status import Status
 
-# Draws that a thread works on at a time: what is made of them on the way stays in its cache.
-PIECE = 4096
-# Whether scores were moved by a draw is asked of this many draws at the beginning of every chain.
-HEAD = 20_000
+
+class Sizes(NamedTuple):
+    """Draws that a thread works on at a time, so that what is made of them on the way stays in its cache.
+
+    Whether scores were moved by a draw is asked of the first `head` draws of every chain.
+    """
+
+    piece: int = 4096
+    head: int = 20_000
+
+
+SIZES = Sizes()
 
 #: g of a fold, as a function of samples.
 Control = Callable[[Samples], Float[np.ndarray, "chain draw out"]]
@@ -46,8 +54,8 @@ def pieces(tile: Tile, stretches: Sequence[Stretch]) -> Iterator[Piece]:
     """Yield a tile in pieces of one chain and one fold each."""
     for part in stretches:
         low, high = max(part.start, tile.start), min(part.stop, tile.start + tile.draws.shape[1])
-        for first in range(low, high, PIECE):
-            rows = slice(first - tile.start, min(first + PIECE, high) - tile.start)
+        for first in range(low, high, SIZES.piece):
+            rows = slice(first - tile.start, min(first + SIZES.piece, high) - tile.start)
             yield Piece(part.chain, rows, first, part.fold)
 
 
@@ -151,6 +159,6 @@ def _stein_columns(z: np.ndarray, s: np.ndarray) -> np.ndarray:
 
 def _moved(source: Source) -> Moved:
     """Say whether the scores at the beginning of the chains are those of a neighbouring draw."""
-    tile = source.rows(np.arange(min(HEAD, source.shape[1], source.step)))
+    tile = source.rows(np.arange(min(SIZES.head, source.shape[1], source.step)))
     scale = np.abs(tile.draws - tile.draws[0, 0]).max(axis=(0, 1))  # its size is enough
     return moved_scores(Samples.trusted(tile.draws, tile.scores, source.names), np.where(scale > 0, scale, 1.0))

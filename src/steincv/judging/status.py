@@ -39,6 +39,16 @@ class Code(enum.Enum):
         "the chains disagree (split R-hat {rhat:.2f} > {limit:.2f}): they have not mixed and no mean over "
         "them can be trusted. Run longer or improve the sampler first."
     )
+    UNEVEN_WEIGHTS = (
+        "the weights have a heavy tail (Pareto k = {khat:.2f} > {limit:.2f}): of all draws a few carry most of the "
+        "weight (effective size {ess:.0f}), and error bars may be too short. Use a proposal with heavier tails, or "
+        "more temperatures on the way."
+    )
+    LOW_OVERLAP = (
+        "the posterior and the proposal hardly overlap (by {overlap:.1%}, or {draws:.0f} effective draws): the log "
+        "evidence rests on these few, and its error bar may be too short. More draws make a better proposal; or use a "
+        "ladder of temperatures (`log_evidence`)."
+    )
     EXACT = "f + g is constant to round-off: the estimate is exact for this f (relative spread {spread:.0e})."
     CONSTANT = "f is constant over all draws, so its mean is known exactly and there is nothing to reduce."
     TOO_MANY_FEATURES = (

@@ -18,6 +18,8 @@ $g = L^\kappa\,[F - 1(t > u) + \phi\,(z + s_r + \kappa\,\partial_r\log L)]$.
 $\Phi$ depends on activations, never on a gradient below a kink of relu or max-pool.
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,9 +28,15 @@ from jax.scipy.special import log_ndtr, ndtr
 from .classifier import LAST, Classifier
 from .model import Array, append_one
 
-# Decades of omega, and powers kappa; the coefficients choose among them (docs/paper.md, 5.3, has what they leave).
-OMEGAS = (1e-2, 1e-1, 1.0, 10.0)
-POWERS = (0.0, 0.3)
+
+class Grid(NamedTuple):
+    """Decades of omega and powers kappa, among which coefficients choose; docs/paper.md, 5.3, has what they leave."""
+
+    omegas: tuple[float, ...] = (1e-2, 1e-1, 1.0, 10.0)
+    powers: tuple[float, ...] = (0.0, 0.3)
+
+
+GRID = Grid()
 # Where the steps are: the quantiles of a logistic variable at the middles of five equal shares.
 QUANTILES = tuple(float(np.log(q / (1 - q))) for q in (0.1, 0.3, 0.5, 0.7, 0.9))
 
@@ -48,9 +56,11 @@ def last_layer_fields(model: Classifier, theta: Array, score: Array, inputs: Arr
         r = r / jnp.maximum(jnp.linalg.norm(r, axis=1, keepdims=True), 1e-20)
         z, tau = r @ d, jnp.maximum(jnp.sqrt(2.0) * (r * along).sum(1), 1e-20)
         jump, phi = jnp.stack([_step(z, t - u, tau) for u in QUANTILES]).mean(0)
-        return jnp.stack([jnp.exp(k * log_likelihood) * (jump + phi * (z + r @ (s + k * slope))) for k in POWERS], 1)
+        return jnp.stack(
+            [jnp.exp(k * log_likelihood) * (jump + phi * (z + r @ (s + k * slope))) for k in GRID.powers], 1
+        )
 
-    return jax.vmap(one, out_axes=1)(jnp.asarray(OMEGAS)).reshape(len(h), -1)
+    return jax.vmap(one, out_axes=1)(jnp.asarray(GRID.omegas)).reshape(len(h), -1)
 
 
 def _step(z: Array, t: Array, tau: Array) -> jax.Array:

@@ -2,12 +2,19 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from .clean import clean, short_method
 
-MOST_LEFT_OUT = 8
-LONGEST_REASON = 120
+
+class Shown(NamedTuple):
+    """Members that are said to be left out, at most, and characters of a reason."""
+
+    members: int = 8
+    reason: int = 120
+
+
+SHOWN = Shown()
 
 
 def effort(info: Mapping[str, Any]) -> list[str]:
@@ -16,16 +23,16 @@ def effort(info: Mapping[str, Any]) -> list[str]:
     return [line for line in lines if line]
 
 
-def _left_out(entries: Any) -> str:
+def _left_out(entries: object) -> str:
     if not isinstance(entries, list | tuple):
         return ""
     pairs = [entry for entry in entries if isinstance(entry, list | tuple) and len(entry) == 2]
-    said = [f"{short_method(str(name), 80)} ({clean(str(why), LONGEST_REASON)})" for name, why in pairs]
-    more = f" and {len(said) - MOST_LEFT_OUT} more" if len(said) > MOST_LEFT_OUT else ""
-    return f"Left out: {', '.join(said[:MOST_LEFT_OUT])}{more}." if said else ""
+    said = [f"{short_method(str(name), 80)} ({clean(str(why), SHOWN.reason)})" for name, why in pairs]
+    more = f" and {len(said) - SHOWN.members} more" if len(said) > SHOWN.members else ""
+    return f"Left out: {', '.join(said[: SHOWN.members])}{more}." if said else ""
 
 
-def _orbits(entry: Any) -> str:
+def _orbits(entry: object) -> str:
     if not isinstance(entry, Mapping):
         return ""
     states, gradients, step, seconds, lost = (
@@ -39,12 +46,13 @@ def _orbits(entry: Any) -> str:
     return f"Orbits: {states:.0f} states around every draw, {gradients:,.0f} gradients, steps of {step:.2g}{alone}."
 
 
-def _fitting(said: Any) -> str:
+def _fitting(said: object) -> str:
     """Return why draws that were given to fit on were not."""
-    return f"Draws to fit on were {clean(said, LONGEST_REASON)}" if isinstance(said, str) else ""
+    return f"Draws to fit on were {clean(said, SHOWN.reason)}" if isinstance(said, str) else ""
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     """Return a finite number, or NaN for anything else."""
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if good else math.nan
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return math.nan

@@ -21,19 +21,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 HEADER = ("parameter", "scales", "by", "per sd", "strength", "share")
-MOST_ROWS = 40
-LONGEST = 40
 
 
 class Words(NamedTuple):
-    """From which strength on a parameter is said to act as a scale clearly, and to make a funnel.
+    """From which strength on a parameter is said to act as a scale clearly, and to make a funnel; how much is printed.
 
     The strength is the sum of squared changes of log scales per standard deviation of the parent. Neal's funnel in 10
-    dimensions has 9 * 1.5^2 = 20; the bundled draws of eight schools, with non-centred effects, have 0.03.
+    dimensions has 9 * 1.5^2 = 20; the bundled draws of eight schools, with non-centred effects, have 0.03. A table has
+    at most `rows` rows and `label` characters of a name.
     """
 
     clear: float = 0.1
     funnel: float = 1.0
+    rows: int = 40
+    label: int = 40
 
 
 WORDS = Words()
@@ -93,7 +94,7 @@ class Geometry:
         for group in strong:
             kind = "a funnel" if group.strength >= WORDS.funnel else "clearly, but no funnel"
             shown = ", ".join(label for label, _ in blocks(group.children))
-            said.append(f"{clean(group.parent, LONGEST)} acts as the scale of {clean(shown, 80)}: {kind}.")
+            said.append(f"{clean(group.parent, WORDS.label)} acts as the scale of {clean(shown, 80)}: {kind}.")
         if any(group.strength >= WORDS.funnel for group in strong):
             said.append("Children written as location + scale * (standard variable) often sample more easily.")
         if not strong:
@@ -153,9 +154,9 @@ class Geometry:
     def _rows(self) -> list[tuple[str, ...]]:
         return [
             (
-                clean(found.parent, LONGEST),
-                clean(found.children, LONGEST),
-                f"exp({_digits(found.exponent)} {clean(found.parent, LONGEST)})",
+                clean(found.parent, WORDS.label),
+                clean(found.children, WORDS.label),
+                f"exp({_digits(found.exponent)} {clean(found.parent, WORDS.label)})",
                 f"{_digits(found.per_sd)}×",
                 _digits(found.group.strength),
                 f"{found.group.share:.0%}",
@@ -165,17 +166,17 @@ class Geometry:
 
     def __repr__(self) -> str:
         rows = self._rows()
-        lines = _aligned([HEADER, *rows[:MOST_ROWS]]) if rows else []
-        more = [f"... and {len(rows) - MOST_ROWS} more; summary() has them all."] if len(rows) > MOST_ROWS else []
+        lines = _aligned([HEADER, *rows[: WORDS.rows]]) if rows else []
+        more = [f"... and {len(rows) - WORDS.rows} more; summary() has them all."] if len(rows) > WORDS.rows else []
         return "\n".join([*lines, *more, *self.sentences()])
 
     def _repr_html_(self) -> str:
-        """Return the same for a notebook."""
+        """Return the table and the sentences as HTML, for a notebook."""
 
         def line(tag: str, cells: Sequence[str]) -> str:
             return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
-        rows = self._rows()[:MOST_ROWS]
+        rows = self._rows()[: WORDS.rows]
         body = "".join(line("td", cells) for cells in rows)
         table = f"<table><thead>{line('th', HEADER)}</thead><tbody>{body}</tbody></table>" if rows else ""
         return table + "".join(f"<p>{html.escape(text)}</p>" for text in self.sentences())

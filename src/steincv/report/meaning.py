@@ -39,6 +39,20 @@ MEANINGS = {
         "Use the interval, and read the gain as a rough guide. More draws help. Compare with a simpler method, such as "
         "Polynomial(2).",
     ),
+    Code.UNEVEN_WEIGHTS: Meaning(
+        "Uneven weights",
+        "A few draws carry most of the weight, and the tail of the weights is so heavy that their variance may be "
+        "infinite: draws that would matter as much may not have come yet. Error bars may be too short.",
+        "Use a proposal that is wider and has heavier tails than the density, or, in sequential Monte Carlo, more "
+        "temperatures on the way.",
+    ),
+    Code.LOW_OVERLAP: Meaning(
+        "Too little overlap",
+        "Bridge sampling compares the posterior with a normal distribution in good coordinates. Here hardly a draw of "
+        "one could have come from the other: a few draws decide the log evidence, and its error bar may be too short.",
+        "Run the sampler longer: the proposal is fitted to the draws. In many dimensions use a ladder of temperatures, "
+        "`log_evidence`, instead.",
+    ),
     Code.LOW_ESS: Meaning(
         "Few effective draws",
         "Neighbouring draws resemble each other, so they count for fewer independent ones. The mean is fine. Its error "

@@ -7,8 +7,15 @@ import numpy as np
 from ..judging.error_bars import average
 from ..result import Estimate
 
-FEWEST = 10  # draws per chain before an interval means anything
-POINTS = 80
+
+class Shown(NamedTuple):
+    """Draws per chain before an interval means anything, and points of a curve."""
+
+    fewest: int = 10
+    points: int = 80
+
+
+SHOWN = Shown()
 
 
 class Running(NamedTuple):
@@ -30,7 +37,7 @@ def running(estimate: Estimate, k: int) -> tuple[Running, Running]:
 
 def _running(series: np.ndarray) -> Running:
     chains, length = series.shape
-    ends = np.unique(np.linspace(min(FEWEST, length), length, POINTS).astype(int))
+    ends = np.unique(np.linspace(min(SHOWN.fewest, length), length, SHOWN.points).astype(int))
     averages = [average(series[:, :end, None]) for end in ends]
     low, high = np.array([a.interval(0.95)[0] for a in averages]).T
     return Running(chains * ends, np.array([a.mean[0] for a in averages]), low, high)

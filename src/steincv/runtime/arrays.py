@@ -19,7 +19,7 @@ StrPath = str | os.PathLike[str]
 
 
 class FileLimits(NamedTuple):
-    """What is believed of a file written by anyone."""
+    """Bounds on what is believed of a file written by anyone."""
 
     # Random numbers hardly compress: an array that grows more than this, and is not small, is no data of ours.
     expansion: int = 100

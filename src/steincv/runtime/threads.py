@@ -93,11 +93,11 @@ def side_by_side(
 
 
 def threads() -> int:
-    """How many BLAS may use at the moment."""
+    """Return how many threads BLAS may use at the moment."""
     return max((pool["num_threads"] for pool in _CONTROLLER.info() if pool["user_api"] == "blas"), default=1)
 
 
 @functools.cache
 def _allowed() -> int:
-    """What the user allows when it is first asked for."""
+    """Return the BLAS threads that the user allows, as they were when this was first asked."""
     return threads()

@@ -130,7 +130,7 @@ class _Mapped:
 
 
 def _answer(task: Callable[..., Any], sent: Any, *arguments: Any) -> Any:
-    """What a worker runs."""
+    """Run a task in a worker, on arrays that travelled or that it maps from a file."""
     return task(sent.arrays() if isinstance(sent, _Mapped) else sent, *arguments)
 
 

@@ -17,11 +17,17 @@ try:
 except ImportError:  # then the sums of shards are not compared
     crc32c = None
 
-# Memory that the dictionary of an .xz file may take.
-MOST_OF_XZ = 64 << 20
-# Bytes that checksums and headers add to what they are put on.
-AROUND = 64
 SIMPLE_TYPE = re.compile(r"[<>|=]?[fiub]\d{1,2}")
+
+
+class Room(NamedTuple):
+    """Bytes that the dictionary of an .xz file may take, and that checksums and headers add to what they are put on."""
+
+    xz: int = 64 << 20
+    around: int = 64
+
+
+ROOM = Room()
 
 
 class Damaged(ValueError):
@@ -71,7 +77,7 @@ def _undone(codec: Codec, value: Any, size: int, shape: tuple[int, ...], dtype: 
         return body
     if name == "numcodecs":
         return _other(settings, value, size, math.prod(shape))
-    return expanded(name, bytes(value), size + AROUND, size)
+    return expanded(name, bytes(value), size + ROOM.around, size)
 
 
 def _numbers(value: Any, settings: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -104,7 +110,7 @@ def _other(settings: dict[str, Any], value: Any, size: int, count: int) -> Any:
     """Undo a codec of numcodecs: a compressor as anywhere else, a filter by that package."""
     name = str(settings.get("id"))
     if name in EXPANDED:
-        return expanded(name, bytes(value), size + AROUND, size)
+        return expanded(name, bytes(value), size + ROOM.around, size)
     if name == "vlen-utf8":
         return _texts(bytes(value), count)
     for key in ("dtype", "astype", "encode_dtype", "decode_dtype"):
@@ -165,7 +171,7 @@ def _streamed(name: str, data: bytes, most: int) -> bytes:
         if name == "bz2":
             stream = bz2.BZ2Decompressor()
         elif name == "lzma":
-            stream = lzma.LZMADecompressor(lzma.FORMAT_AUTO, memlimit=MOST_OF_XZ)
+            stream = lzma.LZMADecompressor(lzma.FORMAT_AUTO, memlimit=ROOM.xz)
         else:
             stream = zlib.decompressobj(31 if name == "gzip" else 15)
         found += stream.decompress(data, max(1, most + 1 - len(found)))

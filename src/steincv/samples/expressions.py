@@ -9,14 +9,23 @@ import difflib
 import operator
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.special
 
 from ..runtime.validation import InputError
 
-LONGEST, DEEPEST, LARGEST_EXPONENT = 500, 40, 100
+
+class Limits(NamedTuple):
+    """Characters of an expression, levels of its nesting and size of an exponent, at most: its work stays bounded."""
+
+    characters: int = 500
+    levels: int = 40
+    exponent: int = 100
+
+
+LIMITS = Limits()
 
 ONE_ARGUMENT: dict[str, Callable] = {
     "exp": np.exp,
@@ -77,8 +86,10 @@ def evaluate(text: str, columns: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def _parse(text: str) -> ast.AST:
-    if len(text) > LONGEST:
-        raise InputError(f"An expression may have {LONGEST} characters, this one has {len(text)}: {text[:40]}...")
+    if len(text) > LIMITS.characters:
+        raise InputError(
+            f"An expression may have {LIMITS.characters} characters, this one has {len(text)}: {text[:40]}..."
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # doubtful syntax such as `1if x` is an error here
@@ -98,8 +109,8 @@ class _Walk:
         self.used: set[str] = set()
 
     def __call__(self, node: ast.AST, depth: int) -> Any:
-        if depth > DEEPEST:
-            raise InputError(f"`{self.text}` is nested more than {DEEPEST} deep.")
+        if depth > LIMITS.levels:
+            raise InputError(f"`{self.text}` is nested more than {LIMITS.levels} deep.")
         match node:
             case ast.Constant(value=bool() | complex() | bytes() | None):
                 raise self._refuse(node)
@@ -117,8 +128,8 @@ class _Walk:
                 return self(operand, depth + 1)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
                 a, b = self(left, depth + 1), self(right, depth + 1)
-                if isinstance(op, ast.Pow) and np.max(np.abs(b)) > LARGEST_EXPONENT:
-                    raise InputError(f"`{self.text}` has an exponent beyond {LARGEST_EXPONENT}.")
+                if isinstance(op, ast.Pow) and np.max(np.abs(b)) > LIMITS.exponent:
+                    raise InputError(f"`{self.text}` has an exponent beyond {LIMITS.exponent}.")
                 return BINARY[type(op)](a, b)
             case ast.Compare(left=left, ops=ops, comparators=rest) if all(type(op) in COMPARISONS for op in ops):
                 terms = [self(term, depth + 1) for term in (left, *rest)]

@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from ..runtime.validation import InputError
 from .log_density import LogDensity
+from .weights import checked_log_weights
 
 if TYPE_CHECKING:
     from .streamed import Streamed
@@ -126,6 +127,8 @@ class Samples:
       differentiate, or that returns the log density and its gradient. `estimate` then looks around every draw.
     - `fitting`: a pair of draws and scores `(n, dim)` or `(chain, draw, dim)` to fit on as well, such as those of the
       warm-up; they are never averaged over.
+    - `log_weights`: `(chain, draw)`, of draws from another distribution, as importance sampling and sequential Monte
+      Carlo have them, up to a constant. Chains are then independent batches, and means are weighted.
 
     >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(size=(4, 100, 2))
@@ -140,6 +143,7 @@ class Samples:
     parameters: Parameters | None
     log_density: LogDensity | None
     fitting: tuple[Float[np.ndarray, "n dim"], Float[np.ndarray, "n dim"]] | None
+    log_weights: Float[np.ndarray, "chain draw"] | None
 
     def __init__(
         self,
@@ -150,6 +154,7 @@ class Samples:
         parameters: Mapping[str, Any] | Parameters | None = None,
         log_density: Any = None,
         fitting: Any = None,
+        log_weights: Any = None,
     ):
         draws, scores = finite_array("draws", draws), finite_array("scores", scores)
         if draws.shape != scores.shape:
@@ -189,7 +194,10 @@ class Samples:
                     )
         model = None if log_density is None else LogDensity.of(log_density, draws[0, 0])
         more = None if fitting is None else _fitting(fitting, dim)
-        self._set(draws, scores, names, constrain, parameters, model, more)
+        weights = None if log_weights is None else checked_log_weights(log_weights, draws.shape[:2])
+        if weights is not None and more is not None:
+            raise InputError("`fitting` is not for draws with `log_weights`: it has none. Leave one of them out.")
+        self._set(draws, scores, names, constrain, parameters, model, more, weights)
 
     def _set(self, *values: Any) -> None:
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
@@ -221,17 +229,19 @@ class Samples:
         return Streamed.open(path)
 
     @classmethod
-    def trusted(cls, draws: np.ndarray, scores: np.ndarray, names: tuple[str, ...]) -> "Samples":
+    def trusted(
+        cls, draws: np.ndarray, scores: np.ndarray, names: tuple[str, ...], log_weights: np.ndarray | None = None
+    ) -> "Samples":
         """Of arrays `(chain, draw, dim)` that come from checked samples: they are not checked again, nor copied."""
         samples = object.__new__(cls)
-        samples._set(draws, scores, names, None, None, None, None)
+        samples._set(draws, scores, names, None, None, None, None, log_weights)
         return samples
 
     @classmethod
     def at(cls, points: np.ndarray, like: "Samples") -> "Samples":
         """Return points `(chain, draw, dim)` of the same model to evaluate functions at; they have no scores."""
         samples = object.__new__(cls)
-        samples._set(points, points, like.names, like.constrain, None, None, None)
+        samples._set(points, points, like.names, like.constrain, None, None, None, None)
         return samples
 
     def select(self, chains: np.ndarray, draws: np.ndarray) -> "Samples":
@@ -239,7 +249,8 @@ class Samples:
         part = object.__new__(Samples)
         take = np.ix_(chains, draws)
         parameters = None if self.parameters is None else self.parameters.select(chains, draws)
-        known = (self.names, self.constrain, parameters, self.log_density, self.fitting)
+        weights = None if self.log_weights is None else self.log_weights[take]
+        known = (self.names, self.constrain, parameters, self.log_density, self.fitting, weights)
         part._set(self.draws[take], self.scores[take], *known)
         return part
 

@@ -11,7 +11,7 @@ has mean zero under $p$, whatever the parameters of $\Phi$. Every method here is
 import abc
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -22,13 +22,22 @@ from ..samples.samples import Samples
 # No density that a sampler explores has draws or scores this large in standard coordinates, where both are of
 # order one, and products of ten of them are still finite.
 LARGEST = 1e30
-# A draw that is so many times as far out as all others decides alone what is large.
-FAR = 1e6
-# Below this many draws a dimension a covariance matrix is more noise than shape, and coordinates are
-# only scaled one by one.
-DRAWS_PER_DIMENSION = 2
 # Larger samples are gone through so many draws at a time: what is made on the way then takes no more memory.
 TILE = 20_000
+
+
+class Limits(NamedTuple):
+    """When a draw is alone, and when a covariance matrix is more noise than shape.
+
+    - `far`: a draw that is so many times as far out as all others decides alone what is large.
+    - `draws_per_dimension`: with fewer, coordinates are only scaled one by one.
+    """
+
+    far: float = 1e6
+    draws_per_dimension: int = 2
+
+
+LIMITS = Limits()
 
 
 def stein(divergence: Any, trial: Any, scores: Any) -> Any:
@@ -104,7 +113,7 @@ class Standardise(Coordinates):
 
         deviation = np.sqrt(sum((unit(tile) ** 2).sum(axis=0) for tile in tiles) / n)
         scale = spread * deviation
-        if n <= DRAWS_PER_DIMENSION * samples.dim:
+        if n <= LIMITS.draws_per_dimension * samples.dim:
             return cls(mean, scale, None)
         correlation = np.zeros((samples.dim, samples.dim))
         for tile in tiles:
@@ -154,7 +163,7 @@ def _check_size(name: str, standard: np.ndarray, samples: Samples, start: int, u
     chain, draw = divmod(start + row, samples.draws.shape[1])
     much = f"{standard[row, i]:.1e} {unit}"
     far, times = _farthest(samples.draws[..., i])
-    if times > FAR:  # the scores may be right, and a single draw make the unit that they are measured in
+    if times > LIMITS.far:  # the scores may be right, and a single draw make the unit that they are measured in
         name, (chain, draw), much = "draws", far, f"{times:.1e} times as far from the median as any other draw"
     raise InputError(
         f"`{name}` holds {getattr(samples, name)[chain, draw, i]:.3g} at index {(chain, draw, i)}, which is {much}; "

@@ -1,11 +1,10 @@
 r"""The full kernel fit on an accelerator: the matrix, its Cholesky factor and the solves never leave it.
 
-The same regression as `_control_functional.control_functional`, in float64 whatever JAX's flag says. What a GPU does in
+The same regression as `control_functional.control_functional`, in float64 whatever JAX's flag says. What a GPU does in
 a second takes a CPU core minutes: for n draws it is $n^3/3$ operations.
 """
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,7 @@ from jaxtyping import Array, Float
 
 from ...runtime.validation import InputError
 from .control_functional import JITTER, Coefficients
-from .stein_kernels import SteinKernel
+from .stein_kernels import SteinKernel, radial
 
 
 def accelerator() -> bool:
@@ -61,13 +60,13 @@ def _solve(
 
 
 def stein_matrix(kernel: SteinKernel, x: Float[Array, "n dim"], s: Float[Array, "n dim"]) -> Float[Array, "n n"]:
-    """$K_0(x_i, x_j)$ by the formulas of `_stein_kernels`."""
+    """Return $K_0(x_i, x_j)$ by the formulas of `stein_kernels`."""
     D = x.shape[1]
     xx, xs = (x * x).sum(1), (x * s).sum(1)
     u = jnp.maximum(xx[:, None] + xx - 2 * x @ x.T, 0.0)
     cross = x @ s.T
     ds, dt, st = xs[:, None] - cross.T, cross - xs, s @ s.T
-    phi = _radial(kernel, u)
+    phi = radial(kernel.kernel, u, kernel.lengthscale, kernel.order, jnp)
     if kernel.order == 1:
         return -2 * D * phi[1] - 4 * u * phi[2] + 2 * phi[1] * (dt - ds) + phi[0] * st
     slope = 2 * (D + 2) * phi[2] + 4 * u * phi[3]
@@ -79,24 +78,3 @@ def stein_matrix(kernel: SteinKernel, x: Float[Array, "n dim"], s: Float[Array, 
         - 4 * phi[2] * ds * dt
         - 2 * phi[1] * st
     )
-
-
-def _radial(kernel: SteinKernel, u: Array) -> list[Any]:
-    """As `_stein_kernels.radial`."""
-    scale, order = kernel.lengthscale**2, kernel.order
-    if kernel.kernel == "gaussian":
-        return [(-1 / scale) ** k * jnp.exp(-u / scale) for k in range(2 * order + 1)]
-    if kernel.kernel == "rational quadratic":
-        phi = 1 / (1 + u / scale)
-        derivatives = [phi]
-        for k in range(1, 2 * order + 1):
-            derivatives.append(derivatives[-1] * phi * (-k / scale))
-        return derivatives
-    nu = 2 * order + 0.5
-    t_squared = 2 * nu * u / scale
-    t = jnp.sqrt(t_squared)
-    family = [jnp.exp(-t), (1 + t) * jnp.exp(-t)]
-    for k in range(1, 2 * order):
-        family.append((2 * k + 1) * family[k] + t_squared * family[k - 1])
-    at_zero = float(np.prod(np.arange(1, 4 * order, 2)))
-    return [(-nu / scale) ** k / at_zero * member for k, member in enumerate(reversed(family))]

@@ -1,9 +1,9 @@
 r"""Control functionals: Phi in the reproducing kernel Hilbert space of a radial kernel."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -18,22 +18,30 @@ from .control_functional import JITTER, NormalEquations, control_functional, fac
 from .distinct import FOLDS, Distinct
 from .stein_kernels import KERNELS, SteinKernel
 
-# Candidates for the length scale, in medians of the distance between draws, and for the penalty. The
-# largest come first: of two that do equally well the first is taken, and it is the safer one.
-LENGTHSCALES = (10.0, 5.5, 3.0, 1.7, 1.0, 0.55, 0.3)
-PENALTIES = (1e2, 1.0, 1e-1, 1e-2, 1e-4, 1e-6, 1e-8)
-# The choice is made on a part of the draws, so that it costs less than the fit.
-FEWEST_TO_CHOOSE, MOST_TO_CHOOSE = 400, 800
-# At landmarks only the length scale is chosen there: the penalty comes from all draws.
-COARSE = PENALTIES[1::2]
-# Outputs share factorisations of all draws: this many penalties in one fit.
-MOST_FACTORS = 2
-# Numbers in a temporary array: 32 MiB.
-PIECE = 2**22
+
+class Search(NamedTuple):
+    """What "auto" tries, on how many draws, and how large a piece of work is.
+
+    - `lengthscales`: candidates, in medians of the distance between draws; `penalties`: those for the penalty. The
+      largest come first: of two that do equally well the first is taken, and it is the safer one.
+    - `fewest`, `most`: draws on which the choice is made, so that it costs less than the fit.
+    - `factors`: different penalties in one fit; outputs share the factorisations of all draws.
+    - `entries`: numbers in a temporary array, 32 MiB of them.
+    - `device`: draws from which an accelerator is asked; a CPU fits fewer before the arrays have travelled.
+    """
+
+    lengthscales: tuple[float, ...] = (10.0, 5.5, 3.0, 1.7, 1.0, 0.55, 0.3)
+    penalties: tuple[float, ...] = (1e2, 1.0, 1e-1, 1e-2, 1e-4, 1e-6, 1e-8)
+    fewest: int = 400
+    most: int = 800
+    factors: int = 2
+    entries: int = 2**22
+    device: int = 3000
 
 
-# Fewer draws than this a CPU fits before the arrays have travelled.
-WORTH_A_DEVICE = 3000
+SEARCH = Search()
+# At landmarks only the length scale is chosen on few draws: the penalty comes from all.
+COARSE = SEARCH.penalties[1::2]
 
 
 @dataclass(frozen=True)
@@ -152,7 +160,7 @@ class Kernel(Method):
             reserve(f"Kernel() on {n} distinct draws", needed, "Use Kernel(landmarks=1000).")
             return
         k = 1 + features + m
-        needed = 8.0 * ((FOLDS + 3) * k * k + 3 * max(PIECE, k) + 4 * n * out)
+        needed = 8.0 * ((FOLDS + 3) * k * k + 3 * max(SEARCH.entries, k) + 4 * n * out)
         reserve(f"Kernel(landmarks={self.landmarks}) on {n} distinct draws", needed, "Use fewer landmarks.")
 
     def _choose(self, draws: Distinct, everywhere: bool) -> tuple[float, Float[np.ndarray, " out"]]:
@@ -163,22 +171,25 @@ class Kernel(Method):
         if self.lengthscale != "auto" and (self.penalty != "auto" or not everywhere):
             return float(self.lengthscale), given
         n = len(draws.z)
-        size = min(n, max(FEWEST_TO_CHOOSE, min(MOST_TO_CHOOSE, n // 5)) if everywhere else FEWEST_TO_CHOOSE)
+        size = min(n, max(SEARCH.fewest, min(SEARCH.most, n // 5)) if everywhere else SEARCH.fewest)
         part = draws.part(np.linspace(0, n - 1, size).astype(int))
         if self.lengthscale == "auto":
-            candidates = [median_distance(part.z) * multiple for multiple in LENGTHSCALES]
+            candidates = [median_distance(part.z) * multiple for multiple in SEARCH.lengthscales]
         else:
             candidates = [float(self.lengthscale)]
-        penalties = (PENALTIES if everywhere else COARSE) if self.penalty == "auto" else (float(self.penalty),)
-        best_score, best = np.inf, (candidates[0], given)
-        for lengthscale in candidates:
-            ratio = self._out_of_fold(part, SteinKernel(self.kernel, lengthscale, self.order), penalties)
-            least = np.clip(ratio.min(axis=0), 1e-12, 1.0)
-            score = np.log(least).mean()
-            if score < best_score:
-                chosen = least_penalty(ratio, penalties, MOST_FACTORS) if self.penalty == "auto" else given
-                best_score, best = score, (lengthscale, chosen)
-        return best
+        penalties = (SEARCH.penalties if everywhere else COARSE) if self.penalty == "auto" else (float(self.penalty),)
+        scores: dict[int, float] = {}
+        chosen: dict[int, np.ndarray] = {}
+
+        def score(k: int) -> float:
+            if k not in scores:
+                ratio = self._out_of_fold(part, SteinKernel(self.kernel, candidates[k], self.order), penalties)
+                scores[k] = float(np.log(np.clip(ratio.min(axis=0), 1e-12, 1.0)).mean())
+                chosen[k] = least_penalty(ratio, penalties, SEARCH.factors) if self.penalty == "auto" else given
+            return scores[k]
+
+        best = _descend(score, len(candidates))
+        return candidates[best], chosen[best]
 
     def _out_of_fold(
         self, draws: Distinct, kernel: SteinKernel, penalties: Sequence[float]
@@ -205,7 +216,7 @@ class Kernel(Method):
         beta, alpha = np.zeros((P.shape[1], len(penalty))), np.zeros((len(P), len(penalty)))
         for value in np.unique(penalty[np.isfinite(penalty)]):
             columns = np.flatnonzero(penalty == value)
-            if len(P) >= WORTH_A_DEVICE:
+            if len(P) >= SEARCH.device:
                 from . import device as device  # brings JAX, which the closed forms do without
 
                 if device.accelerator():
@@ -243,8 +254,8 @@ class Kernel(Method):
         sums = NormalEquations.of(pieces(), int(draws.fold.max()) + 1, k, out)
         ridge = np.r_[np.zeros(1 + features), np.full(m, size)]
         if self.penalty == "auto":
-            errors = [sums.out_of_fold((p + JITTER) * ridge) for p in PENALTIES]
-            penalty = least_penalty(np.array(errors) / draws.plain_variance(), PENALTIES)
+            errors = [sums.out_of_fold((p + JITTER) * ridge) for p in SEARCH.penalties]
+            penalty = least_penalty(np.array(errors) / draws.plain_variance(), SEARCH.penalties)
         else:
             penalty = np.full(out, float(self.penalty))
         coefficients = np.zeros((k, out))
@@ -277,6 +288,22 @@ def least_penalty(
     return np.where(np.take_along_axis(ratio, best[None], 0)[0] < 1, np.asarray(penalties)[best], np.inf)
 
 
+def _descend(score: Callable[[int], float], count: int) -> int:
+    """Return where a score with a single valley is least, from the middle on: each step asks for one more value.
+
+    Of two equal ones the first is taken.
+    """
+    at = (count - 1) // 2
+    for step in (-1, 1):
+        moved = False
+        while 0 <= at + step < count and (score(at + step), step) < (score(at), 0):
+            at, moved = at + step, True
+        if moved:
+            break
+    score(at)
+    return at
+
+
 def _one_of_each_stretch(n: int, m: int, seed: int) -> Int[np.ndarray, " m"]:
     """m of n indices, one drawn from each of m equal stretches: spread over all chains."""
     edges = np.arange(m + 1) * n // m
@@ -285,7 +312,7 @@ def _one_of_each_stretch(n: int, m: int, seed: int) -> Int[np.ndarray, " m"]:
 
 def _pieces(n: int, width: int, fold: np.ndarray | None = None) -> Iterator[slice]:
     """Stretches of n rows, none across a change of fold, whose arrays of `width` columns stay small."""
-    step = max(16, PIECE // width)
+    step = max(16, SEARCH.entries // width)
     edges = [0, n] if fold is None else [0, *(np.flatnonzero(np.diff(fold)) + 1), n]
     for start, stop in pairwise(edges):
         for i in range(start, stop, step):

@@ -14,20 +14,32 @@ where $L = \Delta + s\cdot\nabla$ and $a' = 2(D+2)\varphi'' + 4u\varphi'''$.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 KERNELS = ("gaussian", "rational quadratic", "matern")
 
-# A tile and the temporaries of its formula stay in the cache.
-TILE = 256
-# OpenBLAS multiplies (n, k) by (k, m) in one thread while n m k is at most this.
-BLAS_THREADS_FROM = 2**18
+
+class Blocks(NamedTuple):
+    """Rows and columns of a block, which stays in the cache with the temporaries of its formula.
+
+    `product` is n m k up to which OpenBLAS multiplies (n, k) by (k, m) in one thread (its GEMM_MULTITHREAD_THRESHOLD).
+    """
+
+    side: int = 256
+    product: int = 2**18
 
 
-def radial(kernel: str, u: Float[np.ndarray, "n m"], lengthscale: float, order: int) -> list[np.ndarray]:
-    r"""$\varphi(u)$ and its first $2 \cdot$ `order` derivatives; all are finite at u = 0.
+BLOCKS = Blocks()
+
+
+def radial(kernel: str, u: Any, lengthscale: float, order: int, xp: ModuleType = np) -> list[Any]:
+    r"""Return $\varphi(u)$ and its first $2 \cdot$ `order` derivatives; all are finite at u = 0.
+
+    The one place where kernels differ: `xp` is NumPy, or JAX's, and u `(n, m)` an array of it.
 
     The Matern kernel has smoothness $\nu$ = 5/2 (order 1) or 9/2 (order 2). Its derivatives are Matern
     again: with $t = \sqrt{2\nu u}/\ell$ and $M_\nu = t^\nu K_\nu(t)$, $dM_\nu/du = -(\nu/\ell^2) M_{\nu-1}$,
@@ -35,7 +47,7 @@ def radial(kernel: str, u: Float[np.ndarray, "n m"], lengthscale: float, order: 
     """
     scaled = u / lengthscale**2
     if kernel == "gaussian":
-        rate, phi = -1 / lengthscale**2, np.exp(-scaled)
+        rate, phi = -1 / lengthscale**2, xp.exp(-scaled)
         return [rate**k * phi for k in range(2 * order + 1)]
     if kernel == "rational quadratic":
         phi = 1 / (1 + scaled)
@@ -45,8 +57,8 @@ def radial(kernel: str, u: Float[np.ndarray, "n m"], lengthscale: float, order: 
         return derivatives
     nu = 2 * order + 0.5
     t_squared = 2 * nu * scaled
-    t = np.sqrt(t_squared)
-    lower = np.exp(-t)
+    t = xp.sqrt(t_squared)
+    lower = xp.exp(-t)
     family = [lower, (1 + t) * lower]
     for k in range(1, 2 * order):
         family.append((2 * k + 1) * family[k] + t_squared * family[k - 1])
@@ -160,13 +172,13 @@ def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     At this size waking them gains nothing, and on a busy machine waiting for them costs 50-fold.
     """
     product = np.empty((len(a), b.shape[1]))
-    step = max(8, BLAS_THREADS_FROM // b.size)
+    step = max(8, BLOCKS.product // b.size)
     for i in range(0, len(a), step):
         np.matmul(a[i : i + step], b, out=product[i : i + step])
     return product
 
 
 def _tiles(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
-    for i in range(0, rows, TILE):
-        for j in range(0, columns, TILE):
-            yield slice(i, min(i + TILE, rows)), slice(j, min(j + TILE, columns))
+    for i in range(0, rows, BLOCKS.side):
+        for j in range(0, columns, BLOCKS.side):
+            yield slice(i, min(i + BLOCKS.side, rows)), slice(j, min(j + BLOCKS.side, columns))

@@ -11,10 +11,20 @@ from jaxtyping import Float
 
 from .units import Units
 
-# Larger numbers than this in standard coordinates are cut off while units are looked for: their squares are no float32.
-LARGEST = 1e4
-# Adam's moments (Kingma & Ba 2015); the second is shorter than usual since there are so few steps.
-MOMENTS = (0.9, 0.99)
+
+class Adam(NamedTuple):
+    """Adam's memory of slopes and of their squares, and where numbers are cut off while units are looked for.
+
+    The second memory is shorter than the usual 0.999 (Kingma & Ba 2015), since there are so few steps. Squares of
+    numbers beyond `largest`, in standard coordinates, are no float32.
+    """
+
+    first: float = 0.9
+    second: float = 0.99
+    largest: float = 1e4
+
+
+ADAM = Adam()
 
 
 class Schedule(NamedTuple):
@@ -38,7 +48,7 @@ def train(
     n, dim = z.shape
     data = np.empty((n, 2 * dim + y.shape[1]), np.float32)
     for part, columns in zip((z, s, y), np.split(data, [dim, 2 * dim], axis=1), strict=True):
-        np.clip(part, -LARGEST, LARGEST, out=columns)
+        np.clip(part, -ADAM.largest, ADAM.largest, out=columns)
     batch = min(schedule.batch, n)
     step = _Steps(start, y.shape[1], batch, schedule)
     rounds = n // batch
@@ -119,7 +129,7 @@ class _Steps:
 
     def move(self, k: int) -> None:
         """Make step number k, the rate falling to zero along a cosine."""
-        one, two = MOMENTS
+        one, two = ADAM.first, ADAM.second
         rate = self.schedule.rate * 0.5 * (1 + np.cos(np.pi * k / self.schedule.steps))
         work = self.work
         self.first *= np.float32(one)

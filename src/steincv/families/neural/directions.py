@@ -6,20 +6,31 @@ coordinate have more weights than there are draws.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from ..method import Problem
 
-# In more dimensions than the first, a potential is one of so many directions.
-MOST_DIMENSIONS, KEPT = 1000, 48
-# At most so many hints of each kind.
-HINTS = 3
-# Units are trained on so many mixtures of the outputs at most.
-MOST_MIXTURES = 24
-# Rounds of subspace iteration: leading directions need not be exact.
-ROUNDS = 4
+
+class Most(NamedTuple):
+    """How many of what may be many.
+
+    - `dimensions`: in more than these a potential is one of `kept` directions.
+    - `hints`: of each kind, at most.
+    - `mixtures`: of the outputs that units are trained on, at most.
+    - `rounds`: of subspace iteration; leading directions need not be exact.
+    """
+
+    dimensions: int = 1000
+    kept: int = 48
+    hints: int = 3
+    mixtures: int = 24
+    rounds: int = 4
+
+
+MOST = Most()
 
 
 def hints(z: np.ndarray, y: np.ndarray, residual: np.ndarray) -> Float[np.ndarray, "hint dim"]:
@@ -28,10 +39,10 @@ def hints(z: np.ndarray, y: np.ndarray, residual: np.ndarray) -> Float[np.ndarra
     Those along which the outputs grow, and those along which what the polynomial leaves curves most.
     """
     slopes = np.linalg.lstsq(z - z.mean(axis=0), y - y.mean(axis=0), rcond=None)[0].T
-    grows = np.linalg.svd(slopes, full_matrices=False)[2][:HINTS]
+    grows = np.linalg.svd(slopes, full_matrices=False)[2][: MOST.hints]
     weight = residual @ np.random.default_rng(0).normal(size=residual.shape[1])  # one mixture of all outputs
     values, vectors = np.linalg.eigh((z * weight[:, None]).T @ z / len(z))
-    curves = vectors[:, np.argsort(-np.abs(values))[:HINTS]].T
+    curves = vectors[:, np.argsort(-np.abs(values))[: MOST.hints]].T
     return np.concatenate([grows, curves])
 
 
@@ -41,9 +52,9 @@ def mixing(y: Float[np.ndarray, "n out"]) -> Float[np.ndarray, "out mixture"]:
     The units then cost the same for 20 and for 2,000 outputs. A few outputs are left as they are.
     """
     outputs = y.shape[1]
-    if outputs <= MOST_MIXTURES:
+    if outputs <= MOST.mixtures:
         return np.eye(outputs)
-    basis = _leading(y, MOST_MIXTURES)
+    basis = _leading(y, MOST.mixtures)
     return basis / max(np.sqrt(((y @ basis) ** 2).mean()), 1e-300)
 
 
@@ -61,10 +72,10 @@ class Few:
     def of(cls, problem: Problem) -> "Few":
         """Choose those along which f grows or curves, or along which the density is narrowest against its spread."""
         n, dim = problem.z.shape
-        if dim <= MOST_DIMENSIONS:
+        if dim <= MOST.dimensions:
             return cls(None)
         y = problem.y @ mixing(problem.y)
-        third = KEPT // 3
+        third = MOST.kept // 3
         slopes = problem.z.T @ y / n
         grows = np.linalg.svd(slopes, full_matrices=False)[0][:, :third]
         random = np.random.default_rng(0)
@@ -86,6 +97,6 @@ def _leading_of(product: Callable[[np.ndarray], np.ndarray], dim: int, count: in
     """Return the eigenvectors of largest size of a symmetric matrix that is given by its products."""
     count = min(count, dim)
     basis = np.linalg.qr(np.random.default_rng(0).normal(size=(dim, count)))[0]
-    for _ in range(ROUNDS):
+    for _ in range(MOST.rounds):
         basis = np.linalg.qr(product(basis))[0]
     return basis

@@ -4,9 +4,12 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
+
+from ...runtime.validation import InputError
 
 
 def tanh(u: Array) -> tuple[Array, Array, Array]:
@@ -83,11 +86,11 @@ def potential(params: dict[str, Any], activation: str, degree: int, z: Array) ->
     return gradient + linear + z @ quadratic, laplacian + jnp.trace(quadratic)
 
 
-def init_potential(key: Any, sizes: list[int]) -> dict[str, Any]:
+def init_potential(key: Array, sizes: list[int]) -> dict[str, Any]:
     return {"layers": dense(key, sizes), "linear": jnp.zeros(sizes[0]), "quadratic": jnp.zeros((sizes[0], sizes[0]))}
 
 
-def dense(key: Any, sizes: list[int]) -> list[tuple[Array, Array]]:
+def dense(key: Array, sizes: list[int]) -> list[tuple[Array, Array]]:
     """Layers `(weight, bias)` with weights of variance 1 / inputs; the last starts small, so that g starts near 0."""
     layers = []
     for i, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
@@ -114,3 +117,26 @@ def forward_mode(function: Callable[[Array], Array], z: Array) -> tuple[Array, A
         return jax.jvp(function, (z,), (unit,))[1][:, i]
 
     return function(z), jax.lax.map(along, jnp.arange(dim)).sum(0)
+
+
+def init_custom(function: Callable[[Array], Array], dim: int) -> dict[str, Any]:
+    """Return a module's own arrays as its weights; a function without arrays has a factor, which starts at 0."""
+    out = jax.eval_shape(function, jax.ShapeDtypeStruct((dim,), jnp.float32))
+    if getattr(out, "shape", None) != (dim,):
+        raise InputError(f"`trial` maps a vector of {dim} to {out}; it must return {dim} numbers.")
+    weights, _ = eqx.partition(function, eqx.is_inexact_array)
+    return {"weights": weights, "scale": jnp.ones(()) if jax.tree.leaves(weights) else jnp.zeros(())}
+
+
+def custom(function: Callable[[Array], Array], params: dict[str, Any]) -> Callable[[Array], Array]:
+    """Return a module or function with these weights, as a function of many draws."""
+    _, static = eqx.partition(function, eqx.is_inexact_array)
+    whole = eqx.combine(params["weights"], static)
+    return jax.vmap(lambda x: params["scale"] * whole(x))
+
+
+def one_probe(function: Callable[[Array], Array], z: Array, key: Array) -> tuple[Array, Array]:
+    """Return a field of batches and Hutchinson's estimate of its divergence, with one random sign vector per draw."""
+    probe = jax.random.rademacher(key, z.shape, z.dtype)
+    value, along = jax.jvp(function, (z,), (probe,))
+    return value, (probe * along).sum(-1)

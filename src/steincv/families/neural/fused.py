@@ -12,7 +12,8 @@ those of `jax.grad`.
 import functools
 import itertools
 import math
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,18 +22,35 @@ from jaxtyping import Array, Float, Int
 from .fields import ACTIVATIONS
 from .trials import Trial, VectorField
 
-# Draws that a block works on at a time, and its warps: the fastest of six choices for the paper's network on an H200.
-ROWS, WARPS = 16, 4
-# Where it was seen to be 1.1 to 2.2 times faster than operation by operation. Matrices are filled up to powers of two,
-# and a block has to hold several: narrower and wider networks gain nothing, nor do a few networks on large batches.
-WIDTHS, LARGEST_DIM, LARGEST_BATCH = range(33, 65), 64, 256
+
+class Shape(NamedTuple):
+    """Draws that a block works on at a time, its warps, and the networks and data for which the kernel is used.
+
+    16 and 4 were the fastest of six choices for the paper's network on an H200. Within `widths`, `dim` and `batch` it
+    was seen to be 1.1 to 2.2 times faster than operation by operation. Matrices are filled up to powers of two, and a
+    block has to hold several: narrower and wider networks gain nothing, nor do a few networks on large batches.
+    """
+
+    rows: int = 16
+    warps: int = 4
+    widths: range = range(33, 65)
+    dim: int = 64
+    batch: int = 256
+
+
+SHAPE = Shape()
 
 
 def applies(trial: Trial, dim: int, batch: int) -> bool:
     """Whether there is a kernel for this network, in float32, on the device there is."""
     if not (isinstance(trial, VectorField) and trial.depth == 2 and trial.activation in ("sigmoid", "tanh")):
         return False
-    if trial.width not in WIDTHS or dim > LARGEST_DIM or batch > LARGEST_BATCH or jnp.result_type(float) != jnp.float32:
+    if (
+        trial.width not in SHAPE.widths
+        or dim > SHAPE.dim
+        or batch > SHAPE.batch
+        or jnp.result_type(float) != jnp.float32
+    ):
         return False
     device = jax.config.jax_default_device or jax.devices()[0]  # type: ignore[attr-defined]
     capability = str(getattr(device, "compute_capability", ""))  # NVIDIA's have numbers; from 8 on they know TF32
@@ -55,39 +73,26 @@ def gradients(
     `batch` is z, s and y of all problems, each `(problem, n, ...)`. `interpret` runs the kernel operation by operation
     on any device, for tests.
     """
-    from jax.experimental import pallas
-    from jax.experimental.pallas import triton
-
+    pallas, triton = _pallas()
     kernel = functools.partial(_kernel, trial=trial, exact=interpret)
     call = pallas.pallas_call(
         kernel,
         (jax.ShapeDtypeStruct(flat.shape, flat.dtype), jax.ShapeDtypeStruct(center.shape, center.dtype)),
         grid=(len(flat),),
         interpret=interpret,
-        compiler_params=triton.CompilerParams(num_warps=WARPS, num_stages=1),
+        compiler_params=triton.CompilerParams(num_warps=SHAPE.warps, num_stages=1),
     )
     return call(flat, center, jnp.int32(problem), jnp.int32(output), penalty, *batch)
 
 
-def _kernel(
-    flat: Any,
-    center: Any,
-    problem: Any,
-    output: Any,
-    penalty: Any,
-    z: Any,
-    s: Any,
-    y: Any,
-    by_flat: Any,
-    by_center: Any,
-    *,
-    trial: Any,
-    exact: bool,
-) -> None:
-    """One network; matrices are filled up with zeros to powers of two, which changes no derivative that is kept."""
-    from jax.experimental import pallas
-    from jax.experimental.pallas import triton
+def _kernel(*references: Any, trial: Trial, exact: bool) -> None:
+    """Work on one network; matrices are filled up with zeros to powers of two, which changes no derivative kept.
 
+    `references` are those that Pallas makes of what `gradients` gives and returns, for all networks.
+    """
+    flat, center, problem, output, penalty, z, s, y, by_flat, by_center = references
+    assert isinstance(trial, VectorField)
+    pallas, triton = _pallas()
     act = ACTIVATIONS[trial.activation]
     dot = functools.partial(triton.dot, allow_tf32=not exact)
     me = pallas.program_id(0)
@@ -101,7 +106,7 @@ def _kernel(
 
     def add(tile: Array, sums: tuple) -> tuple:
         d1, e1, d2, e2, d3, e3, dm, dc = sums
-        row = tile * ROWS + jnp.arange(ROWS)
+        row = tile * SHAPE.rows + jnp.arange(SHAPE.rows)
         inside = (row < n)[:, None] & (column < dim)
         x, t = (triton.load(a.at[which, row[:, None], column], mask=inside, other=0.0) for a in (z, s))
         f = triton.load(y.at[which, row, out], mask=row < n, other=0.0)
@@ -126,7 +131,7 @@ def _kernel(
         )
 
     zeros = tuple(jnp.zeros(a.shape, jnp.float32) for a in (w1, b1, w2, b2, w3, b3, m))
-    d1, e1, d2, e2, d3, e3, dm, dc = jax.lax.fori_loop(0, -(-n // ROWS), add, (*zeros, jnp.float32(0)))
+    d1, e1, d2, e2, d3, e3, dm, dc = jax.lax.fori_loop(0, -(-n // SHAPE.rows), add, (*zeros, jnp.float32(0)))
     by_product = (dm * w2).T
     d1 += dot(by_product, w3, trans_b=True)
     d2 += dm * through
@@ -155,3 +160,11 @@ def _places(dim: int, width: int) -> list[tuple[Array, Array]]:
 def _padded(size: int) -> int:
     """The next power of two, and what a product of matrices takes at least."""
     return max(16, 1 << (size - 1).bit_length())
+
+
+def _pallas() -> tuple[ModuleType, ModuleType]:
+    """Return the languages of GPU kernels, imported where there is a GPU, or a test."""
+    from jax.experimental import pallas
+    from jax.experimental.pallas import triton
+
+    return pallas, triton

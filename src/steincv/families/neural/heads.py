@@ -5,14 +5,24 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-# Penalties on the units' coefficients, from large to small.
-PENALTIES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
-# Penalties below this over the number of draws are not used: few validation draws cannot tell wild fits from good ones.
-LEAST = 3e-3
-# Outputs are solved for so many at a time, so that residuals of thousands of them take little memory.
-BLOCK = 256
-# Added to every column's penalty, and to the diagonal of the correlations: a copy of another column is solvable.
-FLOOR, COPY = 1e-12, 1e-14
+
+class Path(NamedTuple):
+    """Penalties on the units' coefficients, from large to small, and what keeps their regressions solvable.
+
+    - `least`: over the number of draws, the smallest penalty; few validation draws cannot tell wild fits from good.
+    - `outputs`: solved for at a time, so that residuals of thousands of them take little memory.
+    - `floor`, `twin`: added to every column's penalty, and to the diagonal of the correlations: a copy of another
+      column is then solvable.
+    """
+
+    penalties: tuple[float, ...] = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)
+    least: float = 3e-3
+    outputs: int = 256
+    floor: float = 1e-12
+    twin: float = 1e-14
+
+
+PATH = Path()
 
 
 class Heads(NamedTuple):
@@ -39,12 +49,12 @@ def solve_heads(
     train, valid = ~held, held
     part = Moments.of(columns[train], y[train])
     whole = Moments.of(columns, y)
-    allowed = [p for p in PENALTIES if p * len(y) >= LEAST]
+    allowed = [p for p in PATH.penalties if p * len(y) >= PATH.least]
     solved = np.stack([part.solve(np.append(ridge, np.full(units, p))) for p in allowed])
     errors = np.empty((len(allowed), y.shape[1]))
     judged = columns[valid] - part.mean
-    for start in range(0, y.shape[1], BLOCK):
-        outputs = slice(start, start + BLOCK)
+    for start in range(0, y.shape[1], PATH.outputs):
+        outputs = slice(start, start + PATH.outputs)
         for k, c in enumerate(solved):
             errors[k, outputs] = (y[valid, outputs] - judged @ c[:, outputs]).var(axis=0)
     errors[~np.isfinite(errors)] = np.inf
@@ -77,7 +87,7 @@ class Moments(NamedTuple):
         return cls(centered.T @ centered / len(y), centered.T @ (y - y.mean(axis=0)) / len(y), mean)
 
     def solve(self, ridge: np.ndarray, outputs: np.ndarray | slice = slice(None)) -> np.ndarray:
-        size = np.sqrt(np.diagonal(self.gram) + ridge + FLOOR)
+        size = np.sqrt(np.diagonal(self.gram) + ridge + PATH.floor)
         scaled = self.gram / size / size[:, None]  # columns can be of very different size
-        scaled[np.diag_indices_from(scaled)] = 1 + COPY
+        scaled[np.diag_indices_from(scaled)] = 1 + PATH.twin
         return np.linalg.solve(scaled, self.cross[:, outputs] / size[:, None]) / size[:, None]

@@ -38,19 +38,27 @@ class Plan(NamedTuple):
     refinements: int = 12
 
 
-# Few units can follow one or few outputs very far. What many outputs share is found by more units as they are trained:
-# refined ones added little there, and were wild at rare draws of hierarchical models.
-FEW_OUTPUTS = 3
+class Sizes(NamedTuple):
+    """How much data is used at a time.
+
+    - `few_outputs`: few units can follow so many outputs very far. What more outputs share is found by more units as
+      they are trained: refined ones added little there, and were wild at rare draws of hierarchical models.
+    - `unit_draws`: that units are fitted on. They have few weights: more draws make their fit slower, not better.
+    - `head_draws`: from which on the heads' regression looks at evenly spaced ones.
+    - `piece`: draws at which g is evaluated at a time, so that memory does not grow with them.
+    - `noise`: how far a hinted unit starts off its hints, in units of a random start.
+    """
+
+    few_outputs: int = 3
+    unit_draws: int = 4000
+    head_draws: int = 40_000
+    piece: int = 4096
+    noise: float = 0.2
+
+
+SIZES = Sizes()
 MANY = Plan()
 FEW = MANY._replace(width=160, refined=20)
-# How far a hinted unit starts off its hints, in units of a random start.
-NOISE = 0.2
-# Units have few weights: more draws than this make their fit slower, not better. The heads use them all.
-UNIT_DRAWS = 4000
-# The heads are solved and evaluated on pieces of so many draws, so that memory does not grow with them.
-PIECE = 4096
-# From so many draws on the heads' regression looks at evenly spaced ones.
-MOST_FITTED = 40_000
 
 
 def fit_potentials(
@@ -71,7 +79,7 @@ def fit_potentials(
 
 def choose_plan(outputs: int) -> Plan:
     """Return the plan for so many outputs."""
-    return FEW if outputs <= FEW_OUTPUTS else MANY
+    return FEW if outputs <= SIZES.few_outputs else MANY
 
 
 def skip_degree(draws: int, dim: int) -> int:
@@ -97,7 +105,7 @@ def pad(x: np.ndarray, rows: int) -> np.ndarray:
 @blas_threads(0)  # sums must not depend on how many threads there are
 def _fit(problem: Problem, seed: int, plan: Plan, degree: int | None) -> Control:
     n = len(problem.z)
-    thin = -(-n // MOST_FITTED)
+    thin = -(-n // SIZES.head_draws)
     held = validation_draws(n, problem.chains)[::thin]
     few = Few.of(problem)
     z, s = few(problem.z[::thin], problem.s[::thin])
@@ -139,7 +147,7 @@ def _find_units(
 
     What the polynomial leaves, `left`, is the unit in which every output counts: a factor gained is a factor gained.
     """
-    thin = -(-len(held) // UNIT_DRAWS)
+    thin = -(-len(held) // SIZES.unit_draws)
     train_rows, valid_rows = np.flatnonzero(~held)[::thin], np.flatnonzero(held)[::thin]
     left = left[train_rows]
     spread = np.sqrt((left**2).mean(axis=0))
@@ -166,7 +174,7 @@ def _start(rng: np.random.Generator, width: int, dim: int, hinted: float, given:
     """Return random units, the first of them random mixtures of the given directions."""
     w = rng.normal(size=(width, dim)) / np.sqrt(dim)
     count = int(width * hinted)
-    w[:count] = rng.normal(size=(count, len(given))) @ given + NOISE * w[:count]
+    w[:count] = rng.normal(size=(count, len(given))) @ given + SIZES.noise * w[:count]
     return Units(w, rng.normal(size=width))
 
 
@@ -191,8 +199,8 @@ def _evaluate(
 ) -> np.ndarray:
     g = np.empty((len(z), coefficients.shape[1]))
     known = len(coefficients) - len(units.b)
-    for start in range(0, len(z), PIECE):
-        rows = slice(start, start + PIECE)
+    for start in range(0, len(z), SIZES.piece):
+        rows = slice(start, start + SIZES.piece)
         here, score = few(z[rows], s[rows])
         g[rows] = -(features(units, *stretch(here, score)) @ coefficients[known:])
         if degree:

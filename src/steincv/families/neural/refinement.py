@@ -20,12 +20,26 @@ from jaxtyping import Float, Int
 
 from .units import Units, derivatives, features
 
-# Damping of the first step, by how much it falls after a good step and grows after a bad one, and its bounds.
-DAMPING, EASIER, HARDER, BOUNDS = 1e-2, 4.0, 6.0, (1e-8, 1e8)
-# A step is tried so often before the penalty's stage ends, and a stage ends where a step gains less than this part.
-TRIES, GAIN = 3, 1e-4
-# Added to every diagonal, so that a unit that is a copy of another has a coefficient.
-FLOOR = 1e-12
+
+class Steps(NamedTuple):
+    """How Gauss-Newton steps are damped (Marquardt 1963: the exact factors matter little), and when they end.
+
+    - `damping`: of the first step; it falls by `easier` after a good step, grows by `harder` after a bad one, and
+      stays within `bounds`.
+    - `tries`: of a step before the penalty's stage ends; `gain`: a stage ends where a step gains less than this part.
+    - `floor`: added to every diagonal, so that a unit that is a copy of another has a coefficient.
+    """
+
+    damping: float = 1e-2
+    easier: float = 4.0
+    harder: float = 6.0
+    bounds: tuple[float, float] = (1e-8, 1e8)
+    tries: int = 3
+    gain: float = 1e-4
+    floor: float = 1e-12
+
+
+STEPS = Steps()
 
 
 class Draws(NamedTuple):
@@ -75,7 +89,7 @@ class _Refinement:
         gram[:known, known:] = gram[known:, :known].T
         gram[known:, known:] = psi.T @ psi
         ridge = np.append(self.ridge, np.full(count, penalty))
-        gram[np.diag_indices_from(gram)] += ridge + FLOOR
+        gram[np.diag_indices_from(gram)] += ridge + STEPS.floor
         factor = np.linalg.cholesky(gram)
         right = np.concatenate([self.xy, psi.T @ self.y])
         coefficients = scipy.linalg.cho_solve((factor, True), right, check_finite=False)
@@ -124,13 +138,13 @@ def refine(
     Outputs are of variance one and count alike, each by the factor that it gains.
     """
     fit = _Refinement(train, ridge)
-    damping, best, least = DAMPING, units, np.inf
+    damping, best, least = STEPS.damping, units, np.inf
     for penalty in penalties:
         try:
             units, at, damping = _stage(fit, units, penalty, damping, steps)
         except np.linalg.LinAlgError:  # not even the start can be solved for: numbers of very different size
             break
-        left = float(np.log(np.maximum(fit.held_out(units, at, valid), FLOOR)).mean())
+        left = float(np.log(np.maximum(fit.held_out(units, at, valid), STEPS.floor)).mean())
         if left < least:
             best, least = units, left
     return best
@@ -139,14 +153,14 @@ def refine(
 def _stage(fit: _Refinement, units: Units, penalty: float, damping: float, steps: int) -> tuple[Units, _Solved, float]:
     """Make steps at one penalty for as long as they pay."""
     at = fit.solve(units, penalty)
-    low, high = BOUNDS
+    low, high = STEPS.bounds
     for _ in range(steps):
         matrix, gradient = fit.system(units, at, penalty)
         diagonal = np.diagonal(matrix).copy()
         base = diagonal + 1e-3 * diagonal.mean()
-        for _ in range(TRIES):
+        for _ in range(STEPS.tries):
             damped = matrix.copy()
-            damped[np.diag_indices_from(damped)] += damping * base + FLOOR
+            damped[np.diag_indices_from(damped)] += damping * base + STEPS.floor
             try:
                 factor = scipy.linalg.cho_factor(damped, lower=True, overwrite_a=True, check_finite=False)
                 move = scipy.linalg.cho_solve(factor, gradient, check_finite=False)
@@ -156,12 +170,12 @@ def _stage(fit: _Refinement, units: Units, penalty: float, damping: float, steps
                 after = None
             if after is not None and after.cost < at.cost:  # false for NaN as well
                 break
-            damping = min(damping * HARDER, high)
+            damping = min(damping * STEPS.harder, high)
         else:
             return units, at, damping
         gained = at.cost - after.cost
-        units, at, damping = trial, after, max(damping / EASIER, low)
-        if gained < GAIN * at.cost:
+        units, at, damping = trial, after, max(damping / STEPS.easier, low)
+        if gained < STEPS.gain * at.cost:
             break
     return units, at, damping
 
@@ -169,7 +183,7 @@ def _stage(fit: _Refinement, units: Units, penalty: float, damping: float, steps
 def choose(psi: Float[np.ndarray, "n unit"], y: Float[np.ndarray, "n out"], count: int) -> Int[np.ndarray, " count"]:
     """Return the `count` units that, one after the other, take most off what the ones before leave of y."""
     psi = psi - psi.mean(axis=0)
-    psi /= np.maximum(np.sqrt((psi**2).sum(axis=0)), FLOOR)
+    psi /= np.maximum(np.sqrt((psi**2).sum(axis=0)), STEPS.floor)
     gram = psi.T @ psi
     cross = psi.T @ (y - y.mean(axis=0))
     free = np.ones(len(gram))  # of each unit, the part of its square that the chosen ones do not explain

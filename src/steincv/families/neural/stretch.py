@@ -13,12 +13,12 @@ import numpy as np
 from ..method import Problem
 
 # A direction is stretched by the root of this at most: a few extreme scores must not set the scale.
-MOST = 30.0
+MOST_STRETCHED = 30.0
 
 
 @dataclass(frozen=True, eq=False)
 class Stretch:
-    """The symmetric root of F, with eigenvalues kept in [1, MOST], and its inverse."""
+    """The symmetric root of F, with eigenvalues kept in [1, MOST_STRETCHED], and its inverse."""
 
     root: np.ndarray
     inverse: np.ndarray
@@ -33,7 +33,7 @@ class Stretch:
         if n <= dim:
             return cls(np.eye(dim), np.eye(dim))
         values, vectors = np.linalg.eigh(s.T @ s / n)
-        size = np.sqrt(np.clip(values, 1.0, MOST))
+        size = np.sqrt(np.clip(values, 1.0, MOST_STRETCHED))
         return cls((vectors * size) @ vectors.T, (vectors / size) @ vectors.T)
 
     def __call__(self, z: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

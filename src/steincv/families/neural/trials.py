@@ -7,15 +7,17 @@ has a closed form, or is carried forward beside the value; only a user's own fun
 import abc
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.validation import InputError, whole_number
 from ..method import Control, Problem
 
 if TYPE_CHECKING:
+    import jax
+
     from .neural import Neural
 
-# JAX takes a second to import, so the formulas, in `_fields`, are imported when a network is first used.
 ACTIVATIONS = ("sigmoid", "sin", "softplus", "tanh")
 
 
@@ -23,11 +25,11 @@ class Trial(abc.ABC):
     r"""A parametrised vector field $\Phi$ on R^dim for one output."""
 
     @abc.abstractmethod
-    def init(self, key: Any, dim: int) -> Any:
+    def init(self, key: "jax.Array", dim: int) -> Any:
         """Random weights."""
 
     @abc.abstractmethod
-    def field(self, params: Any, z: Any) -> tuple[Any, Any]:
+    def field(self, params: Any, z: "jax.Array") -> "tuple[jax.Array, jax.Array]":
         r"""$\Phi$ at draws `(n, dim)`, `(n, dim)` or `(n, 1)` if all coordinates are equal, and $\nabla\cdot\Phi$."""
 
     def solve(self, method: "Neural", problems: Sequence[Problem], seed: int) -> list[Control] | None:
@@ -59,15 +61,11 @@ class VectorField(Trial):
     def __post_init__(self) -> None:
         check_network("VectorField", self.width, self.depth, self.activation)
 
-    def init(self, key: Any, dim: int) -> Any:
-        from .fields import dense
+    def init(self, key: "jax.Array", dim: int) -> Any:
+        return _fields().dense(key, [dim, *[self.width] * self.depth, dim])
 
-        return dense(key, [dim, *[self.width] * self.depth, dim])
-
-    def field(self, params: Any, z: Any) -> tuple[Any, Any]:
-        from .fields import vector_field
-
-        return vector_field(params, self.activation, z)
+    def field(self, params: Any, z: "jax.Array") -> "tuple[jax.Array, jax.Array]":
+        return _fields().vector_field(params, self.activation, z)
 
 
 @dataclass(frozen=True)
@@ -87,15 +85,11 @@ class ScalarField(Trial):
         check_network("ScalarField", self.width, self.depth, self.activation)
         whole_number("context", self.context, 0)
 
-    def init(self, key: Any, dim: int) -> Any:
-        from .fields import dense
+    def init(self, key: "jax.Array", dim: int) -> Any:
+        return _fields().dense(key, [dim + self.context, *[self.width] * self.depth, 1])
 
-        return dense(key, [dim + self.context, *[self.width] * self.depth, 1])
-
-    def field(self, params: Any, z: Any, context: Any = None) -> tuple[Any, Any]:
-        from .fields import scalar_field
-
-        return scalar_field(params, self.activation, z, context)
+    def field(self, params: Any, z: "jax.Array", context: "jax.Array | None" = None) -> "tuple[jax.Array, jax.Array]":
+        return _fields().scalar_field(params, self.activation, z, context)
 
 
 @dataclass(frozen=True)
@@ -119,15 +113,11 @@ class Potential(Trial):
                 f"The 'degree' parameter of Potential must be None, 0, 1 or 2. Got {self.degree!r} instead."
             )
 
-    def init(self, key: Any, dim: int) -> Any:
-        from .fields import init_potential
+    def init(self, key: "jax.Array", dim: int) -> Any:
+        return _fields().init_potential(key, [dim, *[40 if self.width is None else self.width] * self.depth, 1])
 
-        return init_potential(key, [dim, *[40 if self.width is None else self.width] * self.depth, 1])
-
-    def field(self, params: Any, z: Any) -> tuple[Any, Any]:
-        from .fields import potential
-
-        return potential(params, self.activation, 2 if self.degree is None else self.degree, z)
+    def field(self, params: Any, z: "jax.Array") -> "tuple[jax.Array, jax.Array]":
+        return _fields().potential(params, self.activation, 2 if self.degree is None else self.degree, z)
 
 
 @dataclass(frozen=True)
@@ -141,35 +131,19 @@ class Custom(Trial):
     function: Any
     hutchinson: bool = False
 
-    def init(self, key: Any, dim: int) -> Any:
-        import equinox as eqx
-        import jax
-        import jax.numpy as jnp
+    def init(self, key: "jax.Array", dim: int) -> Any:
+        return _fields().init_custom(self.function, dim)
 
-        out = jax.eval_shape(self.function, jax.ShapeDtypeStruct((dim,), jnp.float32))
-        if getattr(out, "shape", None) != (dim,):
-            raise InputError(f"`trial` maps a vector of {dim} to {out}; it must return {dim} numbers.")
-        weights, _ = eqx.partition(self.function, eqx.is_inexact_array)
-        return {"weights": weights, "scale": jnp.ones(()) if jax.tree.leaves(weights) else jnp.zeros(())}
+    def field(self, params: Any, z: "jax.Array") -> "tuple[jax.Array, jax.Array]":
+        return _fields().forward_mode(_fields().custom(self.function, params), z)
 
-    def _single(self, params: Any) -> Any:
-        import equinox as eqx
+    def estimate(self, params: Any, z: "jax.Array", key: "jax.Array") -> "tuple[jax.Array, jax.Array]":
+        """Return the field and Hutchinson's estimate of its divergence, with one random sign vector per draw."""
+        return _fields().one_probe(_fields().custom(self.function, params), z, key)
 
-        _, static = eqx.partition(self.function, eqx.is_inexact_array)
-        function = eqx.combine(params["weights"], static)
-        return lambda x: params["scale"] * function(x)
 
-    def field(self, params: Any, z: Any) -> tuple[Any, Any]:
-        import jax
+def _fields() -> ModuleType:
+    """Return the formulas of the networks, imported when a network is first used: JAX takes a second."""
+    from . import fields
 
-        from .fields import forward_mode
-
-        return forward_mode(jax.vmap(self._single(params)), z)
-
-    def estimate(self, params: Any, z: Any, key: Any) -> tuple[Any, Any]:
-        """The field and Hutchinson's estimate of its divergence with one random sign vector a draw."""
-        import jax
-
-        probe = jax.random.rademacher(key, z.shape, z.dtype)
-        value, along = jax.jvp(jax.vmap(self._single(params)), (z,), (probe,))
-        return value, (probe * along).sum(-1)
+    return fields

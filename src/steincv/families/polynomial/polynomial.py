@@ -9,10 +9,12 @@ import numpy as np
 from ...runtime.memory import reserve
 from ...runtime.validation import InputError, whole_number
 from ..cost import Cost
-from ..method import Control, Method, Problem
+from ..method import Control, Kind, Method, Problem, Training
 from .hermite import Quadratic, degrees, feature_count, stein_features
 from .ridge import GROWTHS, RidgeFit, judged_every, ridge, ridge_of_moments
 
+# More features per draw than this cost more than they bring (benchmarks/league.py).
+FEATURES_PER_DRAW = 0.5
 # From this many draws on the features are made in tiles of so many, and only their sums are kept.
 MANY_DRAWS, TILE = 20_000, 4096
 
@@ -67,6 +69,16 @@ class Polynomial(Method):
     def _bytes(self, n: int, features: int) -> float:
         # features, centred and scaled copies and the eigenvector side; one Gram matrix and its vectors
         return 8.0 * (4 * n * features + 3 * min(n, features) ** 2)
+
+    def kind(self, training: Training) -> Kind:
+        """Return the coordinates: beside learned ones the affine ones, where there are draws for the features of both.
+
+        A regression on both gained twice what one on the learned ones did, and has all that affine ones have.
+        """
+        if training.coordinates != "learned":
+            return "affine"
+        features = 2 * feature_count(training.draws.shape[-1], self.degree)
+        return "both" if features <= FEATURES_PER_DRAW * training.fewest else "learned"
 
     def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
         return [self._solve(problem) for problem in problems]

@@ -14,14 +14,23 @@ $(a\cdot z)\,\partial_b h$.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-# New draws are taken so many at a time, so that their products with the draws fitted on stay small.
-TILE = 512
-# Scores that are linear to within this part of their square say nothing about a cubic form but rounding.
-ROUNDING = 1e-9
+
+class Sizes(NamedTuple):
+    """New draws taken at a time, so that their products with the draws fitted on stay small, and what is rounding.
+
+    Scores that are linear to within `rounding` of their square say nothing else about a cubic form.
+    """
+
+    rows: int = 512
+    rounding: float = 1e-9
+
+
+SIZES = Sizes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +52,7 @@ class CubicDensity:
         basis = np.linalg.qr(np.column_stack([np.ones(n), z]))[0].astype(np.float32)
 
         def outside(x: np.ndarray) -> np.ndarray:
-            """What is no linear function of the draws."""
+            """Take off what is a linear function of the draws."""
             return x - basis @ (basis.T @ x)
 
         small = z.astype(np.float32)
@@ -60,7 +69,7 @@ class CubicDensity:
         found, step = np.zeros_like(left), left.copy()
         size = start = float(np.vdot(left, left))
         for _ in range(steps):
-            if size <= precision**2 * start or start <= ROUNDING * float(np.vdot(s, s)):
+            if size <= precision**2 * start or start <= SIZES.rounding * float(np.vdot(s, s)):
                 break
             image = matrix(step)
             length = np.float32(size / float(np.vdot(step, image)))
@@ -80,8 +89,8 @@ class CubicDensity:
         slope, stein = np.empty((len(z), groups * k)), np.empty((len(z), groups * k))
         size = np.einsum("mi,mi->m", self.centres, self.centres)
         mixed = np.einsum("mi,mi->m", self.centres, self.coefficients)
-        for start in range(0, len(z), TILE):
-            rows = slice(start, start + TILE)
+        for start in range(0, len(z), SIZES.rows):
+            rows = slice(start, start + SIZES.rows)
             t, v = z[rows] @ self.centres.T, z[rows] @ self.coefficients.T
             st, sv = s[rows] @ self.centres.T, s[rows] @ self.coefficients.T
             slope[rows] = (t * v) @ along + (0.5 * t * t) @ across

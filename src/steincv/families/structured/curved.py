@@ -12,7 +12,7 @@ from ...runtime.validation import whole_number
 from ..cost import Cost
 from ..method import Control, Method, Problem
 from ..polynomial.hermite import feature_count, stein_features
-from .cubic_density import TILE, CubicDensity
+from .cubic_density import SIZES, CubicDensity
 from .directions import Directions
 from .smoother import Smoother
 from .splitting import Split
@@ -30,20 +30,30 @@ class _Grid(NamedTuple):
 
 
 GRID = _Grid()
-# At most about so many draws are fitted on, evenly spaced: products of all pairs of them are made.
-MOST_FITTED = 1500
-# With fewer draws per dimension only the scores are fitted: the linear fit then goes through many draws, and what is
-# best on part of them was harmful on all (1006 dimensions, 1500 draws: 2.6 times the variance of the plain mean).
-DRAWS_PER_DIMENSION = 2
-# A polynomial on the directions has at most one feature for so many draws.
-DRAWS_A_FEATURE = 4
+
+
+class _Draws(NamedTuple):
+    """How many draws are fitted on, evenly spaced, and how many a fit needs.
+
+    - `most`: about; products of all pairs of them are made.
+    - `per_dimension`: with fewer only the scores are fitted. The linear fit then goes through many draws, and what is
+      best on part of them was harmful on all (1006 dimensions, 1500 draws: 2.6 times the variance of the plain mean).
+    - `per_feature`: of a polynomial on the directions, at least.
+    """
+
+    most: int = 1500
+    per_dimension: int = 2
+    per_feature: int = 4
+
+
+DRAWS = _Draws()
 
 
 @dataclass(frozen=True)
 class Curved(Method):
     r"""$g = \Delta Q + \nabla Q \cdot s$ with Q linear, a polynomial of few directions, and what perturbation asks for.
 
-    Directions are chosen for each output as in `OnDirections`. For directions a, b the features $\partial_b h$ and
+    Directions are chosen for each output by `Directions.of`. For directions a, b the features $\partial_b h$ and
     $(a\cdot z)\,\partial_b h$ are added, with h the cubic part of the log density that `CubicDensity` learns from the
     scores of all coordinates. Made for whitened coordinates. Penalties are chosen by a fit on part of the chains judged
     on the others.
@@ -69,7 +79,7 @@ class Curved(Method):
         gradients = 12 * 3.0 * n * n * dim  # in single precision they count half
         each = 2.0 * n * dim**2 + 10.0 * dim**3 + 16.0 * n * n * self.most + 12.0 * n * (rank + features) * features
         shared = 8.0 * n * n * dim + 2.0 * n * dim * rank + 10.0 * rank**3
-        arrays = 2 * n * n + 10 * n * dim + (outputs + 4) * n * features + 10 * TILE * n
+        arrays = 2 * n * n + 10 * n * dim + (outputs + 4) * n * features + 10 * SIZES.rows * n
         return Cost(1.5 * (gradients + outputs * each + shared), 8.0 * arrays)
 
     def _width(self, n: int, dim: int) -> float:
@@ -77,14 +87,14 @@ class Curved(Method):
         return feature_count(k, self._degree(n, k)) + k + k * k
 
     def _degree(self, n: int, k: int) -> int:
-        fits = [d for d in range(1, self.degree + 1) if feature_count(k, d) * DRAWS_A_FEATURE <= n]
+        fits = [d for d in range(1, self.degree + 1) if feature_count(k, d) * DRAWS.per_feature <= n]
         return max(fits, default=1)
 
     def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
         return [self._solve(problem) for problem in problems]
 
     def _solve(self, problem: Problem) -> Control:
-        rows = problem.spaced(MOST_FITTED)
+        rows = problem.spaced(DRAWS.most)
         z, s, y = problem.z[rows], problem.s[rows], problem.y[rows]
         n, dim = z.shape
         needed = self.cost(n, dim, y.shape[1]).bytes
@@ -170,7 +180,7 @@ class _Model:
     def judge(self, z: np.ndarray, s: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return, for each output, the penalties with the least variance at these draws."""
         ridges, linear = np.full(y.shape[1], GRID.none), np.ones(y.shape[1])
-        if len(self.y) < DRAWS_PER_DIMENSION * z.shape[1]:
+        if len(self.y) < DRAWS.per_dimension * z.shape[1]:
             return ridges, linear
         features = self.features(z, s)
         for o in range(y.shape[1]):

@@ -161,7 +161,7 @@ class Design:
         return Design(self.screen, self.y, self.lam, terms, *both)
 
     def at(self, lam: float) -> "Design":
-        """Return the same with another penalty of the linear features."""
+        """Return the fit with another penalty of the linear features."""
         outside = self.screen.linear.residual(self.f, np.full(self.f.shape[1], lam))
         return Design(self.screen, self.y, lam, self.terms, self.f, outside)
 

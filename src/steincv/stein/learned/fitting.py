@@ -24,7 +24,7 @@ class Limits(NamedTuple):
     log_scale: float = 3.0
     location: float = 1e3
     largest: float = 1e60  # their squares and products are still finite
-    penalty: float = 5.0  # prior observations of no effect
+    penalty: float = 5.0  # prior observations of no effect, at most: half of one per coordinate, whose noise adds up
     steps: tuple[int, int] = (12, 80)  # of L-BFGS per round, at least and at most: as many as `work` over the dimension
     work: int = 300
     rounds: int = 2  # more steps or rounds change the held-out divergence by less than a tenth
@@ -136,7 +136,7 @@ class Fitting:
         if len(shape.bent):
             parts = [*bend.pull(by_z[:, shape.bent], by_s[:, shape.bent]), *parts]
         moved = theta - self.start()
-        penalty = LIMITS.penalty / len(self.x)
+        penalty = min(LIMITS.penalty, self.x.shape[1] / 2) / len(self.x)
         value += penalty * float(moved @ moved)
         gradient = np.concatenate(parts) + 2 * penalty * moved
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
@@ -148,7 +148,7 @@ class Fitting:
         theta, dim = self.start(), self.x.shape[1]
         steps = int(np.clip(LIMITS.work // dim, *LIMITS.steps))
         dense = is_dense(*self.x.shape)
-        rows = np.arange(0, len(self.x), max(1, len(self.x) // max(LIMITS.fewest, LIMITS.entries // dim)))
+        rows = np.arange(0, len(self.x), -(-len(self.x) // max(LIMITS.fewest, LIMITS.entries // dim)))
         few = Fitting(self.x[rows], self.s[rows], self.shape)
         for _ in range(LIMITS.rounds):
             z, s = self.x, self.s

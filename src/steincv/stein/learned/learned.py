@@ -219,7 +219,7 @@ def _enough(x: np.ndarray) -> bool:
 
 def _spaced(n: int, chains: int) -> np.ndarray:
     """Return the rows that fits look at: all, or every so many of each chain."""
-    every = max(1, n // REQUIREMENTS.fitted)
+    every = -(-n // REQUIREMENTS.fitted)
     length = n // chains
     return np.flatnonzero(np.arange(n) % length % every == 0)
 

@@ -1,0 +1,122 @@
+"""Is the log evidence of `scv.bridge` where its error bar says, and how far below plain bridge sampling is its error?
+
+Conjugate regressions with known evidence, 4 x 500 independent draws. With the noise known the posterior is normal; with
+its logarithm as a parameter it is not. A row of `results/bridge.csv` that is there is not run again.
+
+    python benchmarks/bridge.py [dim ...]
+"""
+
+import csv
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from scipy.special import gammaln
+
+import steincv as scv
+from steincv.samples.log_density import LogDensity
+
+REPLICATIONS = 100
+SHAPE = (4, 500)
+DIMENSIONS = (2, 10, 50, 200)
+OUT = Path(__file__).parent / "results" / "bridge.csv"
+SHAPE_PRIOR, RATE_PRIOR = 2.0, 2.0
+
+
+class Regression:
+    """y = X b + noise of variance v, b ~ N(0, v), four data a coefficient; v = 1, or inverse gamma and unknown."""
+
+    def __init__(self, dim: int, known: bool):
+        rng = np.random.default_rng(1)
+        self.dim, self.n, self.known = dim, 4 * dim + 10, known
+        self.x = rng.normal(size=(self.n, dim))
+        self.y = self.x @ rng.normal(size=dim) + rng.normal(size=self.n)
+        precision = self.x.T @ self.x + np.eye(dim)
+        self.mean = np.linalg.solve(precision, self.x.T @ self.y)
+        self.factor = np.linalg.cholesky(np.linalg.inv(precision))
+        least = 0.5 * (self.y @ self.y - self.mean @ precision @ self.mean)
+        self.exact = -0.5 * self.n * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
+        self.a, self.b = SHAPE_PRIOR + self.n / 2, RATE_PRIOR + least
+        if known:
+            self.exact -= least
+        else:
+            self.exact += (
+                SHAPE_PRIOR * np.log(RATE_PRIOR) - self.a * np.log(self.b) + gammaln(self.a) - gammaln(SHAPE_PRIOR)
+            )
+
+    def samples(self, seed: int) -> scv.Samples:
+        rng = np.random.default_rng(seed)
+        variance = np.ones(SHAPE) if self.known else self.b / rng.gamma(self.a, size=SHAPE)
+        x = self.mean + np.sqrt(variance)[..., None] * (rng.normal(size=(*SHAPE, self.dim)) @ self.factor.T)
+        x = x if self.known else np.concatenate([x, np.log(variance)[..., None]], axis=-1)
+        scores = self.density(x.reshape(-1, x.shape[-1]))[1].reshape(x.shape)
+        return scv.Samples(x, scores, log_density=LogDensity(self.density))
+
+    def density(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        beta, log_variance = theta[:, : self.dim], 0.0 if self.known else theta[:, self.dim]
+        residual, e = self.y - beta @ self.x.T, np.exp(-log_variance) * np.ones(len(theta))
+        square, count = (residual**2).sum(axis=1) + (beta**2).sum(axis=1), self.n + self.dim
+        value = -0.5 * count * (np.log(2 * np.pi) + log_variance) - 0.5 * e * square
+        by_beta = e[:, None] * (residual @ self.x - beta)
+        if self.known:
+            return value, by_beta
+        value += SHAPE_PRIOR * (np.log(RATE_PRIOR) - log_variance) - gammaln(SHAPE_PRIOR) - RATE_PRIOR * e
+        return value, np.column_stack([by_beta, -0.5 * count + 0.5 * e * square - SHAPE_PRIOR + RATE_PRIOR * e])
+
+
+def row(dim: int, known: bool, replications: int) -> dict[str, object]:
+    model = Regression(dim, known)
+    method = scv.Polynomial(2 if dim <= 50 else 1)
+    found, start = [], time.process_time()
+    for k in range(replications):
+        result = scv.bridge(model.samples(1000 + k), seed=k, method=method)
+        low, high = result.interval(0.95)
+        found.append(
+            (
+                result.mean - model.exact,
+                result.standard_error,
+                low <= model.exact <= high,
+                result.plain.mean - model.exact,
+                result.plain.standard_error,
+                result.info["overlap"],
+                result.info["classic_overlap"],
+            )
+        )
+    off, error, covered, plain, plain_error, overlap, classic = np.array(found, dtype=float).T
+    return {
+        "dim": dim,
+        "noise": "known" if known else "unknown",
+        "method": str(method),
+        "replications": replications,
+        "rmse": f"{np.sqrt((off**2).mean()):.3g}",
+        "mean_error": f"{error.mean():.3g}",
+        "within_3": f"{(np.abs(off) <= 3 * error).mean():.3f}",
+        "covered_95": f"{covered.mean():.3f}",
+        "plain_rmse": f"{np.sqrt((plain**2).mean()):.3g}",
+        "plain_within_3": f"{(np.abs(plain) <= 3 * plain_error).mean():.3f}",
+        "variance_factor": f"{(plain**2).mean() / (off**2).mean():.3g}",
+        "overlap": f"{overlap.mean():.3f}",
+        "classic_overlap": f"{classic.mean():.3f}",
+        "cpu_seconds": f"{(time.process_time() - start) / replications:.2g}",
+    }
+
+
+def main() -> None:
+    dimensions = [int(a) for a in sys.argv[1:]] or DIMENSIONS
+    rows = list(csv.DictReader(OUT.open())) if OUT.exists() else []
+    for dim in dimensions:
+        for known in (True, False):
+            if any((r["dim"], r["noise"]) == (str(dim), "known" if known else "unknown") for r in rows):
+                continue
+            many = REPLICATIONS if known or dim <= 10 else REPLICATIONS // 5
+            rows.append({k: str(v) for k, v in row(dim, known, many).items()})
+            print(rows[-1], flush=True)
+            with OUT.open("w", newline="") as file:
+                writer = csv.DictWriter(file, rows[-1])
+                writer.writeheader()
+                writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()

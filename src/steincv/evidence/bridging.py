@@ -1,0 +1,344 @@
+r"""The log normalising constant of a posterior from one run: bridge sampling, both of its sides with control variates.
+
+With q a normalised proposal, $u = \log p - \log q$ and $\sigma$ the logistic function, for any constant C
+
+$$ \log Z = C + \log E_q[\sigma(u - C)] - \log E_{p}[\sigma(C - u)], $$
+
+means of bounded smooth functions. Proposals are fitted to the training chains of every fold and used at its test
+chains. Each fold has its own q, and the identity holds for the means over folds as well.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.optimize
+import scipy.special
+from jaxtyping import Float
+
+from ..estimating import enough, estimate
+from ..families.auto import Auto
+from ..families.method import Method
+from ..families.monte_carlo import MonteCarlo
+from ..families.polynomial.hermite import feature_count
+from ..families.polynomial.polynomial import Polynomial
+from ..judging.diagnostics import LOW_ESS, RHAT_LIMIT, rare_draws_status
+from ..judging.error_bars import Average, average, split_rhat
+from ..judging.status import Code, Status
+from ..result import Estimate
+from ..runtime.validation import InputError, whole_number
+from ..samples.log_density import LogDensity
+from ..samples.samples import Samples
+from ..stein.coordinates import Standardise, check_standard
+from ..stein.folds import Fold, make_folds
+from ..stein.orbits import check_model
+from .proposal import Family, families
+from .thermodynamic import LABEL
+
+
+class Settings(NamedTuple):
+    """What is spent on proposals, and when they are too far from the posterior."""
+
+    # Proposals for every posterior draw, and at most so many: they are independent, and cost a density each.
+    proposals: int = 8
+    most: int = 64_000
+    # Shifts that are tried, from the one that is best without control variates; the smallest error bar wins.
+    shifts: tuple[float, ...] = (-4.0, -2.0, 0.0, 2.0)
+    # A quadratic on the proposal side needs so many draws a feature.
+    per_feature: int = 2
+    # Proposals of one fold are judged as so many chains.
+    batches: int = 4
+    # Effective draws in the overlap; benchmarks/bridge.py: with fewer the error bar is a matter of luck.
+    overlapping: float = 50.0
+    # Round-off of a log density, in units of its last digit.
+    round_off: float = 64.0
+
+
+SETTINGS = Settings()
+
+
+def bridge(
+    samples: Samples,
+    log_density: Any = None,
+    seed: int = 0,
+    *,
+    method: Method | None = None,
+    proposals: int | None = None,
+    folds: int | None = None,
+) -> Estimate:
+    r"""Return the log normalising constant of a posterior, the log evidence, from the draws of one run.
+
+    **Arguments:**
+
+    - `samples`: draws and scores in unconstrained coordinates.
+    - `log_density`: the log of likelihood times prior, with all constants and the log Jacobian of the change to
+      unconstrained coordinates: a function of one vector as `Samples` takes it; `samples.log_density` if not given.
+    - `seed`: same seed, same answer.
+    - `method`: a family for the posterior side; `Auto()` if not given.
+    - `proposals`: how many points the model is asked at besides the draws; if not given, eight times the draws, at
+      most 64,000.
+    - `folds`: as in `estimate`.
+
+    `plain` is bridge sampling as it is known: a normal proposal with the mean and covariance of the other chains, as
+    many proposals as draws, and no control variates. `info["overlap"]` is 1 where the proposal is the posterior, and
+    near 0 where neither has draws that the other could have made; a status says so.
+
+    >>> import numpy as np, steincv as scv
+    >>> x = np.random.default_rng(0).normal(size=(4, 100, 2))
+    >>> result = scv.bridge(scv.Samples(x, -x), lambda x: (-0.5 * x @ x, -x))
+    >>> bool(abs(result.mean - np.log(2 * np.pi)) < 1e-9)
+    True
+
+    Reference: Meng, Wong (1996), Statistica Sinica 6; Meng, Schilling (2002), J. Comput. Graph. Stat. 11.
+    """
+    start = time.perf_counter()
+    if not isinstance(samples, Samples):
+        raise InputError(f"`samples` must be a steincv.Samples, got {type(samples).__name__}.")
+    if samples.log_weights is not None:
+        raise InputError("`samples` have `log_weights`: a bridge needs draws of the posterior. See smc_evidence.")
+    method = Auto() if method is None else method
+    if not isinstance(method, Method):
+        raise InputError(f"`method` must be a method such as steincv.Polynomial(), got {method!r}.")
+    seed = whole_number("seed", seed, 0)
+    chains, draws, dim = samples.draws.shape
+    enough("`samples` holds", chains, draws)
+    model = _model(samples, log_density)
+    check_standard(samples)
+    flat = samples.draws.reshape(-1, dim), samples.scores.reshape(-1, dim)
+    before = model.spent[0]
+    check_model(*flat, model, Standardise.of(samples).scale)
+    value = model(flat[0]).value.reshape(chains, draws)
+    if not np.isfinite(value).all():
+        raise InputError(
+            f"`log_density` is not finite at {int((~np.isfinite(value)).sum())} of the {value.size} draws: it is not "
+            f"the density they are of."
+        )
+    plan = make_folds(chains, draws, folds)
+    count = min(SETTINGS.proposals * samples.size, SETTINGS.most) if proposals is None else proposals
+    count = whole_number("proposals", count, 4 * SETTINGS.batches * len(plan))
+    found = families(Samples.trusted(samples.draws, samples.scores, samples.names), value, plan)
+    best = min(found, key=lambda family: family.held_out(plan))
+    rng = np.random.default_rng(seed)
+    classic = _Sides.of(found[0], plan, model, rng, samples.size)
+    sides = _Sides.of(best, plan, model, rng, count)
+    plain = classic.plain()
+    floor = SETTINGS.round_off * np.finfo(float).eps * (np.abs(value).max() + dim)
+    answer, statuses = _judge(samples, value, plain, sides, method, seed, floor)
+    info = {
+        "proposal": sides.name,
+        "proposals": sides.proposed.size,
+        "overlap": sides.overlap(),
+        "classic_overlap": classic.overlap(),
+        "shift": answer.shift,
+        "posterior_error": answer.posterior_error,
+        "proposal_error": answer.proposal_error,
+        "halves": answer.halves(),
+        "not_finite": int(np.isneginf(sides.proposed).sum()),
+        "densities": model.spent[0] - before,
+        "seconds": time.perf_counter() - start,
+    }
+    return Estimate(
+        (LABEL,),
+        (),
+        plain.series[..., None],
+        answer.series[..., None],
+        plain.widened(floor),
+        answer.widened(floor),
+        (answer.method,),
+        (tuple(statuses),),
+        info,
+    )
+
+
+def _model(samples: Samples, log_density: Any) -> LogDensity:
+    if log_density is not None:
+        return LogDensity.of(log_density, samples.draws[0, 0])
+    if samples.log_density is None:
+        raise InputError(
+            "`log_density` is needed: `samples` does not know its model. Give a function of one unconstrained vector "
+            "that JAX can differentiate, or that returns value and gradient: log likelihood, prior and Jacobian."
+        )
+    return samples.log_density
+
+
+@dataclass(frozen=True, eq=False)
+class _Answer:
+    """A log normalising constant, as the mean of a series of posterior draws; the error holds the proposal side too."""
+
+    average: Average
+    series: Float[np.ndarray, "chain draw"]
+    shift: float
+    posterior_error: float
+    proposal_error: float
+    method: str
+
+    @property
+    def error(self) -> float:
+        return float(self.average.standard_error)
+
+    def halves(self) -> list[float]:
+        """Return the value from the first and from the second half of every chain."""
+        half = self.series.shape[1] // 2
+        return [float(self.series[:, :half].mean()), float(self.series[:, -half:].mean())]
+
+    def widened(self, floor: float) -> Average:
+        """Return the average with the round-off of the log density in its error bar."""
+        error = np.hypot(self.average.standard_error, floor)
+        return replace(self.average, standard_error=np.asarray(error))
+
+
+@dataclass(frozen=True, eq=False)
+class _Sides:
+    """u of every fold's proposal: at all draws, and at proposals z."""
+
+    name: str
+    folds: Sequence[Fold]
+    ratio: Float[np.ndarray, "fold chain draw"]
+    z: Float[np.ndarray, "fold m dim"]
+    proposed: Float[np.ndarray, "fold m"]
+
+    @classmethod
+    def of(
+        cls, family: Family, folds: Sequence[Fold], model: LogDensity, rng: np.random.Generator, count: int
+    ) -> "_Sides":
+        each = -(-count // (len(folds) * SETTINGS.batches)) * SETTINGS.batches
+        dim = len(family.proposals[0].coordinates.mean)
+        z = rng.normal(size=(len(folds), each, dim))
+        proposed = [q.ratio_from(points, model) for q, points in zip(family.proposals, z, strict=True)]
+        return cls(family.name, folds, family.ratio, z, np.stack(proposed))
+
+    def own(self, at_draws: Float[np.ndarray, "fold chain draw *out"]) -> Float[np.ndarray, "chain draw *out"]:
+        """Return what is known at every draw from the proposal that has not seen it."""
+        found = np.zeros(at_draws.shape[1:])
+        for fold, each in zip(self.folds, at_draws, strict=True):
+            fold.test.put(found, fold.test.take(each))
+        return found
+
+    def balance(self, odds: float) -> float:
+        """Return the C that is best if the posterior side is known `odds` times as well as the proposal side."""
+        at_draws, proposed = self.own(self.ratio), self.proposed[np.isfinite(self.proposed)]
+        if not len(proposed):
+            raise InputError(
+                f"`log_density` is finite at none of {self.proposed.size} proposals around the draws: there is nothing "
+                f"to bridge. Are the coordinates unconstrained?"
+            )
+        share = len(proposed) / self.proposed.size
+
+        def difference(shift: float) -> float:
+            posterior = scipy.special.expit(shift - at_draws).mean()
+            return float(odds * posterior - share * scipy.special.expit(proposed - shift).mean())
+
+        both = np.concatenate([at_draws.ravel(), proposed])
+        margin = abs(np.log(odds)) + abs(np.log(share)) + 40.0
+        return float(scipy.optimize.bisect(difference, both.min() - margin, both.max() + margin, maxiter=3000))
+
+    def overlap(self) -> float:
+        r"""Return $\int 2 p q / (p + q)$: 1 if they are the same, 0 if they have nothing in common."""
+        return float(min(2 * scipy.special.expit(self.balance(1.0) - self.own(self.ratio)).mean(), 1.0))
+
+    def plain(self) -> _Answer:
+        """Return the answer without control variates."""
+        at_draws = self.own(self.ratio)
+        shift = self.balance(float(average(at_draws[..., None]).ess[0]) / self.proposed.size)
+        proposed = scipy.special.expit(self.proposed - shift)
+        sides = [average(side.reshape(SETTINGS.batches, -1, 1)) for side in proposed]
+        found = self.answer(shift, scipy.special.expit(shift - at_draws), sides, "plain")
+        assert found is not None  # both sides are positive
+        return found
+
+    def answer(
+        self, shift: float, posterior: Float[np.ndarray, "chain draw"], sides: Sequence[Average], method: str
+    ) -> _Answer | None:
+        """Join the two sides, of draws and of every fold's proposals; None if a control variate made one negative."""
+        share = np.array([fold.test.size for fold in self.folds]) / posterior.size
+        means = np.array([float(side.mean[0]) for side in sides])
+        above, below = share @ means, posterior.mean()
+        if not (above > 0 and below > 0):
+            return None
+        value = shift + np.log(above) - np.log(below)
+        # folds have different proposals, so means of their own, which is no error: take each one's off
+        expected = means * below / above
+        away = (posterior - self.own(np.broadcast_to(expected[:, None, None], self.ratio.shape))) / below
+        side = average(away[..., None])
+        errors = share * np.array([float(side.standard_error[0]) for side in sides]) / above
+        squares = np.append(errors**2, side.standard_error[0] ** 2)
+        freedom = np.array([float(each.degrees_of_freedom[0]) for each in [*sides, side]])
+        total = squares.sum()
+        joint = total**2 / (squares**2 / freedom).sum() if total > 0 else freedom[-1]
+        known = (value, np.sqrt(total), side.ess[0], side.error_ess[0], joint)
+        return _Answer(
+            Average(*map(np.asarray, known)),
+            value - away,
+            shift,
+            float(side.standard_error[0]),
+            float(np.sqrt((errors**2).sum())),
+            method,
+        )
+
+
+def _judge(
+    samples: Samples, value: np.ndarray, plain: _Answer, sides: _Sides, method: Method, seed: int, floor: float
+) -> tuple[_Answer, list[Status]]:
+    """Return the answer with control variates, or the plain one if that is known better, and what is to be said."""
+    ess = float(average(sides.own(sides.ratio)[..., None]).ess[0])
+    simple = replace(sides.plain(), method=f"{sides.name} proposal")
+    answers = [plain, simple]
+    said: list[Status] = []
+    if simple.error > floor:  # else the proposal is the posterior, and nothing is left to control
+        shifts = simple.shift + np.array(SETTINGS.shifts)
+        posterior, said = _posterior_side(samples, sides, shifts, method, seed)
+        proposal = [_proposal_side(z, u, shifts, seed) for z, u in zip(sides.z, sides.proposed, strict=True)]
+        for j, shift in enumerate(shifts):
+            both = posterior[..., j], [side[j : j + 1] for side in proposal]
+            found = sides.answer(float(shift), *both, str(method))
+            if found is not None:
+                answers.append(found)
+    best = min(answers, key=lambda each: each.error)
+    statuses: list[Status] = []
+    if plain.average.ess < LOW_ESS:
+        statuses.append(Status.of(Code.LOW_ESS, ess=float(plain.average.ess)))
+    if (rhat := float(split_rhat(value[..., None])[0])) > RHAT_LIMIT:
+        statuses.append(Status.of(Code.CHAINS_DISAGREE, rhat=rhat, limit=RHAT_LIMIT))
+    overlap = sides.overlap()
+    if overlap * ess < SETTINGS.overlapping:
+        statuses.append(Status.of(Code.LOW_OVERLAP, overlap=overlap, draws=overlap * ess))
+    statuses += [s for s in said if s.code in (Code.STEIN_MEAN, Code.TOO_MANY_FEATURES)]
+    if best.error <= floor:
+        statuses = [s for s in statuses if s.code is not Code.LOW_ESS]
+        statuses.append(Status.of(Code.EXACT, spread=best.error))
+    elif best is plain:
+        statuses.append(Status.of(Code.NO_GAIN, ratio=1.0))
+    statuses += rare_draws_status(best.average.reshape((1,)), 0)
+    return best, statuses
+
+
+def _posterior_side(
+    samples: Samples, sides: _Sides, shifts: Float[np.ndarray, " shift"], method: Method, seed: int
+) -> tuple[Float[np.ndarray, "chain draw shift"], list[Status]]:
+    """Return controlled draws of the bounded function for every shift, each draw's own fold's, and what was said.
+
+    The function of each fold is an output of its own: g is fitted to it on that fold's training draws.
+    """
+    chains, draws, _ = samples.draws.shape
+    values = scipy.special.expit(shifts - sides.ratio[..., None])
+    columns = np.moveaxis(values, 0, 2).reshape(chains, draws, -1)
+    known = Samples.trusted(samples.draws, samples.scores, samples.names)
+    result = estimate(known, columns, method, seed=seed, folds=len(sides.folds))
+    controlled = np.moveaxis(result.controlled.reshape(chains, draws, len(sides.folds), -1), 2, 0)
+    said = {s.code: s for found in result.status for s in found}
+    return sides.own(controlled), list(said.values())
+
+
+def _proposal_side(
+    z: Float[np.ndarray, "m dim"], u: Float[np.ndarray, " m"], shifts: Float[np.ndarray, " shift"], seed: int
+) -> Average:
+    """Return the means of the bounded function over proposals, controlled: their score in z is -z."""
+    m, dim = z.shape
+    degree = next((d for d in (2, 1) if SETTINGS.per_feature * feature_count(dim, d) <= m), None)
+    batches = z.reshape(SETTINGS.batches, -1, dim)
+    values = scipy.special.expit(u[:, None] - shifts).reshape(SETTINGS.batches, -1, len(shifts))
+    method = MonteCarlo() if degree is None else Polynomial(degree)
+    names = tuple(f"z[{i}]" for i in range(dim))
+    return estimate(Samples.trusted(batches, -batches, names), values, method, seed=seed)._average

@@ -1,0 +1,174 @@
+r"""How a posterior mean changes if the prior or the likelihood is raised to a power, from the draws that are there.
+
+With the prior to the power a, $\frac{d}{d a} E_a[f] = \mathrm{cov}(f, \log p(\theta))$ at a = 1, and the same for the
+likelihood. With $u = f - c$ and $v = l - d$ for constants c and d, $\mathrm{cov} = E[uv] - E[u]\,E[v]$, three means
+that are controlled. The draws $(uv)_i - \bar v u_i - \bar u v_i + \bar u\bar v$ have its value and, by the delta
+method, its error.
+
+Reference: Kallioinen, Paananen, Buerkner, Vehtari (2024), Statistics and Computing 34 (priorsense).
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from ..estimating import estimate
+from ..families.method import Method
+from ..judging.error_bars import average
+from ..judging.status import Code, Status
+from ..report.figures import CONTROLLED, GRID, PLAIN, axes_for, height_of, legend_above, name_rows
+from ..result import Estimate
+from ..runtime.units import unit_range
+from ..runtime.validation import InputError
+from ..samples.samples import Samples
+from ..samples.values import values_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def sensitivity(
+    samples: Samples,
+    f: Any = None,
+    *,
+    log_prior: Any = None,
+    log_likelihood: Any = None,
+    method: Method | None = None,
+    seed: int = 0,
+) -> Estimate:
+    """Return the derivatives of posterior means by the logarithm of a power of the prior and of the likelihood.
+
+    Doubling the power changes the mean by about log 2 times that. A mean that the prior moves as much as the data do,
+    in the opposite direction, tells of a conflict between the two; one that neither moves much is weakly informed.
+
+    **Arguments:**
+
+    - `samples`, `f`, `method`, `seed`: as for `estimate`.
+    - `log_prior`, `log_likelihood`: arrays `(chain, draw)`, or functions of the unconstrained vector; constants do not
+      matter. One of them may be left out. The log Jacobian of a change of variables belongs to neither.
+
+    The outputs are called `prior[...]` and `likelihood[...]`; `result["prior"]` are the first. `info["sd"]` has the
+    posterior standard deviation of each f: a derivative over it is in the units that priorsense reports.
+    `plot_sensitivity` draws them.
+
+    >>> import numpy as np, steincv as scv
+    >>> x = np.random.default_rng(0).normal(size=(4, 250, 1)) / np.sqrt(2)  # prior N(0, 1), datum 0 with noise N(0, 1)
+    >>> samples = scv.Samples(x, -2 * x, names=["theta"])
+    >>> result = scv.sensitivity(samples, lambda x: {"square": x[0] ** 2}, log_prior=-0.5 * x[..., 0] ** 2)
+    >>> bool(abs(result["prior"].mean[0] + 0.25) < 1e-6)  # E[theta^2] = 1 / (a + 1)
+    True
+    """
+    if not isinstance(samples, Samples):
+        raise InputError(f"`samples` must be a steincv.Samples, got {type(samples).__name__}.")
+    given = {"prior": log_prior, "likelihood": log_likelihood}
+    given = {name: log for name, log in given.items() if log is not None}
+    if not given:
+        raise InputError("`log_prior` or `log_likelihood` is needed: arrays (chain, draw), or functions of one vector.")
+    values = values_of(f, samples)
+    u, _, f_size = unit_range(values.array, center=values.array.mean(axis=(0, 1)))
+    known = Samples.trusted(samples.draws, samples.scores, samples.names, samples.log_weights)
+    columns, sizes = [u], []
+    for name, log in given.items():
+        v, _, size = _log(name, log, known)
+        columns += [v[..., None], u * v[..., None]]
+        sizes.append(float(size) * f_size)
+    result = estimate(known, np.concatenate(columns, axis=-1), method, seed=seed)
+    outputs = len(values.labels)
+    found = [_Covariance(result, outputs, k, size) for k, size in enumerate(sizes)]
+    labels = tuple(f"{name}[{label}]" for name in given for label in values.labels)
+    sd = [f_size * np.sqrt(result.plain.ess[:outputs]) * result.plain.standard_error[:outputs]] * len(given)
+    return _joined(labels, found, {**result.info, "sd": np.concatenate(sd).tolist()})
+
+
+def _log(name: str, log: Any, samples: Samples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    values = values_of(log, samples)
+    if values.array.shape[-1] != 1:
+        raise InputError(
+            f"`log_{name}` has {values.array.shape[-1]} numbers at every draw, expected one: sum over the data."
+        )
+    array = values.array[..., 0]
+    return unit_range(array, center=array.mean())
+
+
+class _Covariance:
+    """The covariances of all outputs with log density number k: draws, plain and controlled, and what was said."""
+
+    def __init__(self, result: Estimate, outputs: int, k: int, size: Float[np.ndarray, " out"]):
+        at = outputs + k * (1 + outputs)
+        own, product = slice(at, at + 1), slice(at + 1, at + 1 + outputs)
+
+        def draws(series: np.ndarray) -> np.ndarray:
+            u, v, both = series[..., :outputs], series[..., own], series[..., product]
+            means = u.mean(axis=(0, 1)), v.mean(axis=(0, 1))
+            return size * (both - means[1] * u - means[0] * v + means[0] * means[1])
+
+        self.plain, self.controlled = draws(result.values), draws(result.controlled)
+        parts = [(i, at, at + 1 + i) for i in range(outputs)]
+        self.method = [next((result.method[j] for j in p[::-1] if result.method[j] != "plain"), "plain") for p in parts]
+        self.status = [_said([result.status[j] for j in p]) for p in parts]
+
+
+def _said(statuses: list[tuple[Status, ...]]) -> list[Status]:
+    """Return what was said of f, of the log density and of their product, each kind once; all three must be exact."""
+    every = [{s.code for s in found} for found in statuses]
+    quiet = {
+        code
+        for code in (Code.EXACT, Code.CONSTANT, Code.NO_GAIN)
+        if not all(code in codes or Code.CONSTANT in codes for codes in every)
+    }
+    kept = {s.code: s for found in statuses for s in found if s.code not in quiet}
+    return list(kept.values())
+
+
+def _joined(labels: tuple[str, ...], found: list[_Covariance], info: Mapping[str, Any]) -> Estimate:
+    plain, controlled = (
+        np.concatenate([getattr(one, name) for one in found], axis=-1) for name in ("plain", "controlled")
+    )
+    old, new = average(plain), average(controlled)
+    better = new.standard_error <= old.standard_error
+    method = [m for one in found for m in one.method]
+    return Estimate(
+        labels,
+        (len(labels),),
+        plain,
+        np.where(better, controlled, plain),
+        old,
+        new.where(better, old),
+        tuple(m if use else "plain" for m, use in zip(method, better, strict=True)),
+        tuple(tuple(s) for one in found for s in one.status),
+        info,
+    )
+
+
+def plot_sensitivity(result: Estimate, ax: "Axes | None" = None) -> "Axes":
+    """Draw derivatives of posterior means by powers of the prior and the likelihood, with 95 % intervals.
+
+    Each is in posterior standard deviations of its f, so that outputs of different units stand side by side.
+
+    **Arguments:**
+
+    - `result`: of `sensitivity`.
+    - `ax`: where to draw; a new figure if not given.
+    """
+    if not (isinstance(result, Estimate) and "sd" in result.info and len(result.info["sd"]) == len(result.labels)):
+        raise InputError("`result` must be a result of sensitivity.")
+    sd = np.array(result.info["sd"])
+    sd = np.where(sd > 0, sd, 1.0)
+    kinds = [label.partition("[")[0] for label in result.labels]
+    names = list(dict.fromkeys(label.partition("[")[2][:-1] for label in result.labels))
+    ax = axes_for(ax, (6.4, height_of(len(names))))
+    ax.axvline(0, color=GRID, zorder=0)
+    for kind, colour, shift in (("prior", PLAIN, -0.15), ("likelihood", CONTROLLED, 0.15)):
+        mine = np.array([k == kind for k in kinds])
+        if not mine.any():
+            continue
+        y = np.arange(len(names)) + shift
+        low, high = (result.interval(0.95) / sd[:, None])[mine].T
+        ax.hlines(y, low, high, color=colour, linewidth=3, label=f"power of the {kind}")
+        ax.plot((result.mean / sd)[mine], y, "o", color=colour, markersize=6, markeredgecolor="w")
+    ax.set_xlabel("change of the mean per unit of log power, in posterior standard deviations")
+    name_rows(ax, names, len(names))
+    legend_above(ax, columns=2)
+    return ax

@@ -1,0 +1,77 @@
+"""A race on the first fold: which members are worth fitting on the others."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from .budget import LIMITS
+from .method import CrossFit, Member, Training
+from .stack import convex_weights, moments
+
+
+def race(
+    training: Training, asked: Sequence[Member], before: Sequence[CrossFit]
+) -> tuple[list[tuple[Member, CrossFit]], list[Member]]:
+    """Fit members on the first fold, those that are needed there on all folds, and return these and the dropped ones.
+
+    `before`: fits that are there already, which the stack has in any case.
+    """
+    if len(training.folds) == 1 or len(asked) <= 1:
+        return list(zip(asked, training.fit(asked), strict=True)), []
+    first = training.fit(asked, [0])
+    kept = _needed(training, asked, first, before)
+    rest = training.fit([asked[k] for k in kept], range(1, len(training.folds)))
+    found = [(asked[k], _joined(first[k], other)) for k, other in zip(kept, rest, strict=True)]
+    return found, [member for k, member in enumerate(asked) if k not in kept]
+
+
+def _needed(
+    training: Training, asked: Sequence[Member], first: Sequence[CrossFit], before: Sequence[CrossFit]
+) -> list[int]:
+    """Return the numbers of the members without which the stack of the first fold would leave more.
+
+    One after the other, the member that is missed least is taken out, as long as none of the outputs misses it much.
+    """
+    test, outputs = training.folds[0].test, training.f.shape[-1]
+    some = np.unique(np.linspace(0, outputs - 1, min(outputs, LIMITS.raced_outputs)).astype(int))
+    f = test.take(training.f)[..., some]
+    size = np.abs(f - f[0, 0]).max(axis=(0, 1))
+    f, unit = f / np.where(size > 0, size, 1.0), np.where(size > 0, size, 1.0)
+    columns = [test.take(fit.g)[..., some] / unit for fit in before]
+    for member, fit in zip(asked, first, strict=True):
+        g = np.zeros(training.f.shape)
+        g[..., slice(None) if member.outputs is None else member.outputs] = fit.g
+        columns.append(test.take(g)[..., some] / unit)
+    second = moments(f, np.stack(columns))
+    kept = np.ones(len(columns), dtype=bool)
+    now = _left(second, kept)
+    while kept[len(before) :].any():
+        trials = {}
+        for k in np.flatnonzero(kept[len(before) :]):
+            without = kept.copy()
+            without[len(before) + k] = False
+            trials[k] = _left(second, without)
+        missed = {k: np.log(left / now) for k, left in trials.items()}
+        least = min(missed, key=lambda k: float(missed[k].mean()))
+        if missed[least].max() > np.log(LIMITS.needed_by_one) or missed[least].mean() > np.log(LIMITS.needed_by_all):
+            break
+        kept[len(before) + least] = False
+    return [int(k) for k in np.flatnonzero(kept[len(before) :])]
+
+
+def _left(second: Float[np.ndarray, "out column column"], kept: np.ndarray) -> Float[np.ndarray, " out"]:
+    """Return the variance that the best convex combination of these members leaves of every output."""
+    weights = convex_weights(second, np.repeat(kept[:, None], len(second), axis=1))
+    whole = np.concatenate([1 - weights.sum(axis=0, keepdims=True), weights])
+    left = np.einsum("ko,okl,lo->o", whole, second, whole)
+    return np.maximum(left, 1e-300)
+
+
+def _joined(first: CrossFit, rest: CrossFit) -> CrossFit:
+    """Return one fit of the first fold's and of all others'."""
+    info = {
+        "seconds": first.info["seconds"] + rest.info["seconds"],
+        "folds": [*first.info["folds"], *rest.info["folds"]],
+    }
+    return CrossFit(first.g + rest.g, info, fitted=[*first.fitted, *rest.fitted])

@@ -1,0 +1,107 @@
+"""Functions of a user evaluated at every draw, by JAX where they can be traced."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ..runtime.validation import InputError
+from .samples import Samples, finite_array
+
+
+class Sizes(NamedTuple):
+    """Draws at which a function is evaluated at a time, which bounds its memory, and compiled functions kept."""
+
+    piece: int = 20_000
+    programs: int = 256
+
+
+SIZES = Sizes()
+
+
+def evaluate(f: Callable, samples: Samples) -> np.ndarray | dict[str, np.ndarray]:
+    """Evaluate f at every draw: compiled and mapped by JAX in float64 where it can be traced, one by one otherwise."""
+    rows = _rows(samples)
+    constrain = samples.constrain if samples.parameters is None else None
+
+    def at(row: Any) -> Any:
+        return _in_order(f(row if constrain is None else _in_order(constrain(row))))
+
+    try:
+        try:
+            with jax.enable_x64(True):
+                starts = range(0, samples.size, SIZES.piece)
+                pieces = [_mapped(at, _part(rows, slice(i, i + SIZES.piece))) for i in starts]
+        except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
+            pieces = [_one_by_one(f, constrain, rows, samples.size)]
+        whole = jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
+    except Exception as error:
+        raise InputError(f"`f` failed when it was evaluated at the draws: {type(error).__name__}: {error}") from error
+    return _checked(whole, samples)
+
+
+def _rows(samples: Samples) -> Any:
+    """Return what f is given, or `constrain`, with one row per draw: the vectors, or the dict of parameters."""
+    if samples.parameters is None:
+        return samples.draws.reshape(-1, samples.dim)
+    arrays = {name: samples.parameters[name] for name in samples.parameters.arrays}
+    return OrderedDict((name, array.reshape(samples.size, *array.shape[2:])) for name, array in arrays.items())
+
+
+def _part(rows: Any, index: int | slice) -> Any:
+    return jax.tree.map(lambda column: column[index], rows)
+
+
+def _in_order(tree: Any) -> Any:
+    """Return a dict whose order JAX keeps: it sorts the keys of a plain one, and the model's order would be lost."""
+    return OrderedDict(tree) if type(tree) is dict else tree
+
+
+# The latest compiled programs, by what they compute.
+_programs: OrderedDict[tuple[str, str, str], Any] = OrderedDict()
+
+
+def _mapped(f: Callable, rows: Any) -> Any:
+    """Evaluate f at every row, in one program, which the same f again does not compile again.
+
+    f is traced each time, and the program found by its text: what f closes over may have changed since.
+    """
+    # unused parameters stay arguments: the text must say which of them f looks at
+    lowered = jax.jit(jax.vmap(f), keep_unused=True).lower(rows)
+    key = hashlib.sha256(lowered.as_text().encode()).hexdigest(), str(lowered.in_tree), str(lowered.out_tree)
+    if key not in _programs:
+        _programs[key] = lowered.compile()
+    _programs.move_to_end(key)
+    while len(_programs) > SIZES.programs:
+        _programs.popitem(last=False)
+    return _numpy(_programs[key](rows))
+
+
+def _numpy(tree: Any) -> Any:
+    return jax.tree.map(np.asarray, tree)
+
+
+def _one_by_one(f: Callable, constrain: Callable | None, rows: Any, size: int) -> Any:
+    given = (_part(rows, i) for i in range(size))
+    found = [_in_order(f(x if constrain is None else _numpy(_in_order(constrain(x))))) for x in given]
+    return jax.tree.map(lambda *parts: np.stack([np.asarray(part) for part in parts]), *found)
+
+
+def _checked(tree: Any, samples: Samples) -> np.ndarray | dict[str, np.ndarray]:
+    """Return finite float64 arrays `(chain, draw, ...)`: one, or a dict of them."""
+    if not isinstance(tree, Mapping):
+        return _shaped("f", tree, samples)
+    if not tree:
+        raise InputError("`f` returned an empty dict: there is nothing to estimate.")
+    return {str(name): _shaped(str(name), x, samples) for name, x in tree.items()}
+
+
+def _shaped(name: str, values: object, samples: Samples) -> np.ndarray:
+    if not isinstance(values, np.ndarray):
+        raise InputError(
+            f"`{name}` returned a {type(values).__name__}, expected a number, an array, or one dict of them."
+        )
+    return finite_array(name, values.reshape(*samples.draws.shape[:2], *values.shape[1:]))
