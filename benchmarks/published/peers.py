@@ -33,17 +33,18 @@ THEIRS = "as theirs"  # the end of a label: the authors' method, as they ran it
 Row = dict[str, str]
 
 
-def read() -> tuple[list[Row], dict[str, list[Row]]]:
+def read() -> tuple[list[Row], dict[str, list[list[str]]]]:
     """Return the lines of all CSVs that have the columns, and by name those that have columns of their own."""
     lines: list[Row] = []
     others = {}
     for path in sorted([*RESULTS.glob("*.csv"), *Path(__file__).parent.glob("*.csv")], key=lambda path: path.name):
         with path.open(newline="") as file:
-            found = list(csv.DictReader(file))
-        if found and set(COLUMNS) <= set(found[0]):
-            lines += found
-        elif found:
-            others[path.name] = found
+            head, *body = csv.reader(file)
+        if set(COLUMNS) <= set(head):
+            lines += [dict(zip(head, row, strict=True)) for row in body]
+        else:
+            longest = max(map(len, [head, *body]))
+            others[path.name] = [row + [""] * (longest - len(row)) for row in [head, *body]]
     return lines, others
 
 
@@ -122,7 +123,7 @@ def main_table(lines: Sequence[Row], others: Collection[str]) -> str:
         told = span(theirs if best[0]["measure"] == GAIN else numbers(best, "published"))
         runs = [here(some, name), *(of(some, shown) for shown in SHOWN)]
         cells = [span(numbers(mine, "ours")) if mine else "" for mine in runs]
-        setting = best[0]["setting"] + (f"; {f}" if f else "")
+        setting = best[0]["setting"] + (f"; {f}" if f not in best[0]["setting"] else "")
         body.append([str(row), setting, best[0]["measure"], f"{name}: {told}", *cells, ratio(auto)])
     there = {int(line["row"]) for line in lines}
     for row in set(SETTINGS) - there:
@@ -183,7 +184,10 @@ def draw(lines: Sequence[Row]) -> None:
         ax.plot([], [], mark, mfc=mark[:-1] if label == "Auto()" else "none", label=label)
     ax.axvline(1.0, color="0.3", lw=1.0)
     ax.text(1.0, -0.75, "as published", ha="center", va="bottom", fontsize=9)
-    names = [f"{row}  {a[0]['setting']}" + (f"; {f.split(', ')[-1]}" if f else "") for row, f, a in some]
+    names = [
+        f"{row}  {a[0]['setting']}" + (f"; {f.split(', ')[-1]}" if f not in a[0]["setting"] else "")
+        for row, f, a in some
+    ]
     ax.set_yticks(range(len(some)), names)
     ax.set(xscale="log", ylim=(len(some) - 0.4, -0.6), xlabel="variance of the best published figure over ours")
     ax.grid(axis="x", lw=0.3)
@@ -197,7 +201,7 @@ def main() -> None:
     text = main_table(lines, others) + "\nTheir methods in our hands, and their plain means:\n\n" + reproduced(lines)
     text += "\nWhat is the same, and what is not:\n\n" + matched(lines)
     for name, rows in others.items():
-        text += f"\n`{name}`:\n\n" + table(list(rows[0]), [list(row.values()) for row in rows])
+        text += f"\n`{name}`:\n\n" + table(rows[0], rows[1:])
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
