@@ -127,8 +127,10 @@ class Training:
 
     - `folds`: of the first `chains` chains, which are averaged over. Chains after them are only fitted on.
     - `states`, `weight`: every draw is this many states in a row, an orbit; as in `Problem`.
-    - `keep`: g of every fold is kept as a function, to be evaluated at other draws. Everything is then fitted in this
-      process, for functions do not travel.
+    - `base`: for every fold a control variate whose parameters come from its training draws, at all states. Members
+      are fitted to f with it, and have it in their g: what takes a jump out of f before any family sees it.
+    - `keep`: g of every fold, without the base, is kept as a function, to be evaluated at other draws. Everything is
+      then fitted in this process, for functions do not travel.
     """
 
     draws: Float[np.ndarray, "chain state dim"]
@@ -142,6 +144,7 @@ class Training:
     states: int = 1
     weight: Float[np.ndarray, "chain state"] | None = None
     keep: bool = False
+    base: Float[np.ndarray, "fold chain state out"] | None = None
     _made: dict[tuple[int, str], FoldProblem] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -240,7 +243,8 @@ class Training:
             if all_.size == own.size
             else Samples.trusted(all_.take(self.draws), all_.take(self.scores), self.names)
         )
-        problem, scale = standard(samples, all_.take(self.values), coordinates, own.take(self.values))
+        values = self.values if self.base is None else self.values + self.base[k]
+        problem, scale = standard(samples, all_.take(values), coordinates, own.take(values))
         weight = None if self.weight is None else all_.take(self.weight).reshape(-1)
         size = spaced_sample(self.draws.shape[0] * self.draws.shape[1], [fold.train.size for fold in self.folds])
         place = Place(size, np.tile(train.draws, len(train.chains))) if all_.size == own.size else None
@@ -278,14 +282,15 @@ class Training:
             fitted = Fitted(coordinates, scale if outputs is None else scale[outputs], control)
             kept += [fitted] * self.keep
             g = fitted(Samples.trusted(test.take(self.draws), test.take(self.scores), self.names))
+            if self.base is not None:
+                g = g + test.take(self.base[k])[..., slice(None) if outputs is None else outputs]
             found.append(self._over_orbits(test, g))
         return _Answer(found, [dict(control.info) for control in controls], time.perf_counter() - start, kept)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """Return all that a fit looks at, to be sent elsewhere."""
         arrays = {"draws": self.draws, "scores": self.scores, "values": self.values}
-        if self.weight is not None:
-            arrays["weight"] = self.weight
+        arrays |= {name: a for name in ("weight", "base") if (a := getattr(self, name)) is not None}
         for k, fold in enumerate(self.folds):
             for name, block in (("train", fold.train), ("test", fold.test)):
                 arrays[f"{k} {name} chains"], arrays[f"{k} {name} draws"] = block.chains, block.draws
@@ -301,7 +306,7 @@ def _fit_elsewhere(arrays: Arrays, layout: tuple, job: tuple[Member, tuple[int, 
 
     folds = tuple(Fold(block(k, "train"), block(k, "test")) for k in range(count))
     data = (arrays["draws"], arrays["scores"], arrays["values"], folds)
-    training = Training(*data, names, seed, chains, coordinates, states, arrays.get("weight"))
+    training = Training(*data, names, seed, chains, coordinates, states, arrays.get("weight"), base=arrays.get("base"))
     with blas_threads(training._work):
         return training.run(*job)
 

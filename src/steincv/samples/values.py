@@ -121,7 +121,7 @@ def _evaluate(f: Callable, samples: Samples) -> Any:
     try:
         try:
             with jax.enable_x64(True):
-                pieces = [_mapped(at, _part(rows, slice(i, i + PIECE))) for i in range(0, samples.size, PIECE)]
+                pieces = [mapped(at, _part(rows, slice(i, i + PIECE))) for i in range(0, samples.size, PIECE)]
         except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
             pieces = [_one_by_one(f, constrain, rows, samples.size)]
         whole = jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
@@ -153,7 +153,7 @@ def _in_order(tree: Any) -> Any:
 _programs: OrderedDict[tuple[str, str, str], Any] = OrderedDict()
 
 
-def _mapped(f: Callable, rows: Any) -> Any:
+def mapped(f: Callable, rows: Any) -> Any:
     """f at every row, in one program, which the same f again does not compile again.
 
     f is traced each time, and the program found by its text: what f closes over may have changed since.
