@@ -16,6 +16,7 @@ _HOMES = {
         "from_pymc",
         "from_stan",
     ),
+    ".distribution": ("probability",),
     ".estimating": ("estimate",),
     ".evidence.bayes_factor": ("bayes_factor",),
     ".evidence.bridging": ("bridge",),
@@ -56,6 +57,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run `__getat
         from_pymc as from_pymc,
         from_stan as from_stan,
     )
+    from .distribution import probability as probability
     from .estimating import estimate as estimate
     from .evidence.bayes_factor import bayes_factor as bayes_factor
     from .evidence.bridging import bridge as bridge

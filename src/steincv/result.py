@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +30,7 @@ class Estimate:
     - `method`, `status`: for every output, what was used and what happened.
     - `info`: members, weights and seconds of the fit; members left out and why; orbits, where there are any.
     - `sd`: an `Estimate` of the standard deviation of f, if asked for.
+    - `quantiles`: an `Estimate` of every quantile that was asked for, by its level.
     """
 
     labels: tuple[str, ...]
@@ -42,6 +43,7 @@ class Estimate:
     status: tuple[tuple[Status, ...], ...]
     info: Mapping[str, Any]
     sd: "Estimate | None" = None
+    quantiles: "Mapping[float, Estimate]" = field(default_factory=dict)
 
     @property
     def mean(self) -> np.ndarray:
@@ -66,6 +68,13 @@ class Estimate:
         old = self.plain.standard_error
         np.divide(self.standard_error, old, out=ratio, where=old > 0)
         return np.square(ratio, out=ratio)
+
+    def quantile(self, level: float) -> "Estimate":
+        """Return the estimate of a quantile that was asked for: `estimate(..., stat=("mean", 0.05))`."""
+        if level not in self.quantiles:
+            known = ", ".join(f"{p:g}" for p in self.quantiles) or "none"
+            raise InputError(f'there is no quantile {level!r}, but {known}; ask with stat=("mean", {level!r}).')
+        return self.quantiles[level]
 
     def with_sd(self, sd: "Estimate") -> "Estimate":
         return replace(self, sd=sd)
@@ -96,6 +105,7 @@ class Estimate:
             tuple(self.status[i] for i in kept),
             self.info,
             None if self.sd is None else self.sd[name],
+            {level: one[name] for level, one in self.quantiles.items()},
         )
 
     def summary(self, var_names: Sequence[str] | None = None, round_to: int | None = None) -> "pandas.DataFrame":

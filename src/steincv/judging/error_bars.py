@@ -127,7 +127,7 @@ def array_stats() -> "BaseArray":
 
 
 def load_array_stats_beside() -> None:
-    """Begin to import arviz-stats in a thread of its own: it is wanted at the end of an estimate, and takes a second."""
+    """Begin to import arviz-stats in a thread: it is wanted at the end of an estimate, and takes a second."""
     if "arviz_stats.base" not in sys.modules:
         threading.Thread(target=array_stats).start()
 
