@@ -21,9 +21,10 @@ ALLOWED = {
     "adapters": {"runtime", "samples", "result"},
     "evidence": {"runtime", "samples", "stein", "judging", "families", "result", "estimating", "report"},
     "networks": {"runtime", "samples", "stein", "judging", "families", "result", "estimating", "report"},
+    "tables": {"runtime", "samples", "judging", "families", "result", "estimating", "report", "adapters"},
     "demo": set(),
     "cli": {"runtime", "families", "report", "commands"},
-    "commands": {"runtime", "samples", "result", "estimating", "report", "demo", "cli"},
+    "commands": {"runtime", "samples", "result", "estimating", "report", "tables", "demo", "cli"},
     "__main__": {"cli"},
 }
 # Inside a method, a result may call what shows and saves it, and an estimate ask for quantiles: nothing is imported

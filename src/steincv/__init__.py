@@ -41,6 +41,7 @@ _HOMES = {
     ".result": ("Estimate",),
     ".runtime.validation": ("InputError",),
     ".samples.samples": ("Samples",),
+    ".tables.summary": ("Summary", "summary"),
 }
 _ROOMS = ("adapters", "evidence", "networks")
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -91,6 +92,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run `__getat
     from .result import Estimate as Estimate
     from .runtime.validation import InputError as InputError
     from .samples.samples import Samples as Samples
+    from .tables.summary import Summary as Summary, summary as summary
 else:
 
     def __getattr__(name: str) -> object:

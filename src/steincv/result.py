@@ -76,6 +76,11 @@ class Estimate:
             raise InputError(f'there is no quantile {level!r}, but {known}; ask with stat=("mean", {level!r}).')
         return self.quantiles[level]
 
+    def parts(self) -> "list[tuple[str, Estimate]]":
+        """Return everything that was estimated of f, each with the form of its name: `{}`, `sd({})`, `5%({})`."""
+        sd = [] if self.sd is None else [("sd({})", self.sd)]
+        return [("{}", self), *sd, *((f"{100 * p:g}%({{}})", one) for p, one in self.quantiles.items())]
+
     def with_sd(self, sd: "Estimate") -> "Estimate":
         return replace(self, sd=sd)
 

@@ -66,3 +66,19 @@ def entries(name, array):
     shape = array.shape[2:]
     means = array.mean(axis=(0, 1))
     return {f"{name}[{', '.join(map(str, i))}]" if shape else name: float(means[i]) for i in np.ndindex(*shape)}
+
+
+def check_summary(make, theirs, medians, names):
+    """`summary` has ArviZ's labels in its order, and every column that ArviZ has, to ArviZ's rounding.
+
+    - `make(stat_focus)`: ours. `theirs`, `medians`: ArviZ's of the same parameters, of both kinds.
+    """
+    for focus, table in (("mean", theirs), ("median", medians)):
+        ours = make(focus).frame()
+        assert list(ours.index) == list(table.index)
+        shared = [name for name in table.columns if not name.startswith("hdi")]
+        places = {name: 2 if name == "r_hat" else 0 if name in ("ess_bulk", "ess_tail") else 3 for name in shared}
+        unit = np.array([10.0 ** -places[name] for name in shared])
+        # a number on the edge of a digit may round to either side
+        assert (np.abs(ours[shared] - table[shared]).to_numpy() <= 0.501 * unit).all()
+        assert list(dict.fromkeys(label.split("[")[0] for label in ours.index)) == list(names)

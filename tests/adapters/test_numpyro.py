@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import check_log_density, check_scores, check_stein, check_table, differences, entries
+from checks import check_log_density, check_scores, check_stein, check_summary, check_table, differences, entries
 
 import steincv as scv
 
@@ -35,6 +35,7 @@ def groups(y, scale=1.0):
 
 ORDER, SHAPES = ["tau", "mu", "between", "theta"], [(), (), (), (3,)]
 Y = np.array([1.0, 2.0, 30.0])
+QUICK = scv.Polynomial(2)
 
 
 def steps(model=None, **options):
@@ -240,3 +241,10 @@ def test_what_is_no_run_is_refused(numpyro):
         scv.from_numpyro(gibbs)
     with pytest.raises(scv.InputError, match=r"holds no draws yet: call mcmc.run"):
         scv.from_numpyro(MCMC(NUTS(groups), num_warmup=1, num_samples=1))
+
+
+def test_the_summary_is_arviz_s(mcmc):
+    az = pytest.importorskip("arviz")
+    data = az.from_numpyro(mcmc)
+    theirs, medians = (az.summary(data, ORDER, stat_focus=f, hdi_prob=0.9) for f in ("mean", "median"))
+    check_summary(lambda f: scv.summary(mcmc, Y, 2.0, stat_focus=f, method=QUICK), theirs, medians, ORDER)

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from checks import check_log_density, check_scores, check_stein, check_table, entries
+from checks import check_log_density, check_scores, check_stein, check_summary, check_table, entries
 
 import steincv as scv
 
@@ -279,3 +279,11 @@ def test_a_trace_of_pymc_itself(pm):
     u = samples.draws
     np.testing.assert_allclose(samples.scores, 3 - np.exp(u), rtol=1e-10)
     check_table(samples, means_of(trace, ["rate"]))
+
+
+def test_the_summary_is_arviz_s(trace, plain, model):
+    az = pytest.importorskip("arviz")
+    theirs, medians = (az.summary(trace, ORDER, stat_focus=f, hdi_prob=0.9) for f in ("mean", "median"))
+    quick = scv.Polynomial(1)
+    check_summary(lambda f: scv.summary(trace, stat_focus=f, method=quick), theirs, medians, ORDER)
+    check_summary(lambda f: scv.summary(plain, model, stat_focus=f, method=quick), theirs, medians, ORDER)

@@ -196,8 +196,8 @@ draws the plain mean would need.</p>
 
 def _diagnostics(estimate: Estimate) -> str:
     about: dict[Code, list[tuple[str, Status]]] = {}
-    for name, part in (("{}", estimate), ("sd({})", estimate.sd)):
-        for label, found in zip(part.labels, part.status, strict=True) if part is not None else ():
+    for name, part in estimate.parts():
+        for label, found in zip(part.labels, part.status, strict=True):
             for status in found:
                 about.setdefault(status.code, []).append((name.format(label), status))
     notes = "".join(_found(code, about[code]) for code in MEANINGS if code in about)
@@ -290,7 +290,7 @@ def _status_words(found: Iterable[Status]) -> str:
 
 
 def _statuses(estimate: Estimate) -> Iterable[tuple[Status, ...]]:
-    return (*estimate.status, *(estimate.sd.status if estimate.sd is not None else ()))
+    return (found for _, part in estimate.parts() for found in part.status)
 
 
 def _varying(estimate: Estimate) -> np.ndarray:

@@ -35,6 +35,7 @@ def as_json(result: Estimate, samples: Samples, seconds: float) -> dict[str, obj
         "effort": effort(result.info),
         "outputs": outputs(result),
         "sd": None if result.sd is None else outputs(result.sd),
+        "quantiles": {f"{level:g}": outputs(one) for level, one in result.quantiles.items()},
     }
 
 

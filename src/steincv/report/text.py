@@ -62,10 +62,8 @@ def times(factor: float) -> str:
 def output_rows(
     estimate: Estimate, longest: int = LONGEST_LABEL
 ) -> Iterator[tuple[tuple[str, ...], tuple[Status, ...]]]:
-    """Yield the cells of every output, then those of its standard deviations where asked for."""
-    for name, part in (("{}", estimate), ("sd({})", estimate.sd)):
-        if part is None:
-            continue
+    """Yield the cells of every output, then those of its standard deviations and quantiles where asked for."""
+    for name, part in estimate.parts():
         plain, better = part.plain.reshape((-1,)), part._average.reshape((-1,))
         with np.errstate(divide="ignore"):
             factor = 1 / part.variance_ratio.reshape(-1)
