@@ -115,21 +115,39 @@ def test_the_spectral_variance_is_least():
     assert np.abs(window_sums(features.reshape(4, 300, -1), window).T @ r).max() < 1e-6 * (r**2).sum()
 
 
+def banana_runs(count):
+    """Independent runs of four chains of a banana whose long side is slow, with their scores."""
+    for seed in range(count):
+        rng = np.random.default_rng([7, seed])
+        u, v = slow(rng, 4, 1000, 0.97), slow(rng, 4, 1000, 0.5)
+        yield scv.Samples(np.stack([u, 0.5 * u**2 + v], axis=-1), np.stack([-u + u * v, -v], axis=-1))
+
+
 @pytest.mark.parametrize("objective", ["spectral", "diffusion"])
 def test_what_counts_is_the_variance_of_the_mean(objective):
     """A banana whose long side is slow: least squares over draws follow the quick short side.
 
     True variances over 40 independent runs with the same draws: spectral a fifth, diffusion a half of the usual one.
     """
-    means = []
-    for seed in range(40):
-        rng = np.random.default_rng([7, seed])
-        u, v = slow(rng, 4, 1000, 0.97), slow(rng, 4, 1000, 0.5)
-        x, s = np.stack([u, 0.5 * u**2 + v], axis=-1), np.stack([-u + u * v, -v], axis=-1)
-        methods = [scv.MonteCarlo(), scv.Polynomial(2), scv.Polynomial(2, objective=objective)]
-        means.append([float(scv.estimate(scv.Samples(x, s), x.sum(-1), m, guard=False).mean) for m in methods])
+    methods = [scv.MonteCarlo(), scv.Polynomial(2), scv.Polynomial(2, objective=objective)]
+    means = [
+        [float(scv.estimate(run, run.draws.sum(-1), m, guard=False).mean) for m in methods] for run in banana_runs(40)
+    ]
     plain, usual, ours = np.var(means, axis=0)
     assert ours < 0.8 * usual < plain
+
+
+def test_networks_have_the_spectral_objective():
+    """Judged by the spectral standard error out of fold; the true variances of six runs would tell nothing."""
+    methods = [scv.Neural(), scv.Neural(objective="spectral")]
+    ratios = []
+    for run in banana_runs(4):
+        f = np.tanh(run.draws[..., 0]) + run.draws[..., 1]
+        usual, ours = (scv.estimate(run, f, m, guard=False) for m in methods)
+        ratios.append(float(ours.standard_error / usual.standard_error))
+    assert np.median(ratios) < 1
+    with pytest.raises(scv.InputError, match="is for a network whose last layer is solved for"):
+        scv.Neural(scv.VectorField(), objective="spectral")
 
 
 def test_slow_chains_bring_the_objectives_into_the_default():

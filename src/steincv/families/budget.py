@@ -1,5 +1,6 @@
 """What n draws in D dimensions can carry: which members the default fits, in one place for every verb."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..runtime.memory import available_memory
@@ -88,8 +89,9 @@ def plan(n: int, dim: int, outputs: int, slow: bool = False) -> Plan:
     if cubic <= LIMITS.cubic_features_per_draw * n:
         closed.append(Entry(Polynomial(3)))
     if slow:
-        degree = len(closed)
-        closed += [Entry(Polynomial(degree, objective=objective)) for objective in ("diffusion", "spectral")]
+        fits = [Polynomial(d, objective="spectral") for d in range(len(closed), 0, -1)]
+        best = [fit for fit in fits if not _too_much(fit.cost(n, dim, outputs))][:1]
+        closed += [Entry(replace(fit, objective=o)) for fit in best for o in ("diffusion", "spectral")]
     dear = []
     if n >= LIMITS.few and dim <= LIMITS.kernel_dimensions:
         landmarks = LIMITS.landmarks if n > LIMITS.kernel_draws else None

@@ -12,7 +12,7 @@ from ..cost import Cost
 from ..method import Control, Method, Problem
 from .hermite import Quadratic, degrees, feature_count, hermite_basis, stein_features
 from .ridge import GROWTHS, RidgeFit, judged_every, ridge, ridge_of_moments
-from .slow import MANY_FEATURES, OBJECTIVES, PARTS, fit_slow
+from .slow import OBJECTIVES, fit_slow, systems_solved
 
 # From this many draws on the features are made in tiles of so many, and only their sums are kept.
 MANY_DRAWS, TILE = 20_000, 4096
@@ -72,9 +72,8 @@ class Polynomial(Method):
         """Return the cost of a fit: a Gram matrix and its spectrum for every growth, at most three."""
         features = feature_count(dim, self.degree)
         if self.objective != "variance":
-            # a linear system for every penalty and part that is left out
-            systems = PARTS * (36 if features <= MANY_FEATURES else 6)
-            return Cost(PARTS * 2.0 * n * features**2 + systems * features**3, 2 * self._bytes(n, features))
+            operations = 4.0 * n * features**2 + systems_solved(features) * 2 / 3 * features**3
+            return Cost(operations, 2 * self._bytes(n, features))
         rank = min(n, features)
         growths = 1 if self.degree == 1 else len(GROWTHS)
         operations = growths * (2.0 * n * features * rank + 9.0 * rank**3 + 30.0 * n * rank * outputs)

@@ -23,12 +23,13 @@ from jaxtyping import Float, Int
 from ...runtime.threads import blas_threads
 from ...stein.folds import make_folds
 from ..spectral import draws_per_effective, window_sums, windows_of
-from .ridge import FEW_PENALTIES, GROWTHS, PENALTIES, RidgeFit
+from .ridge import GROWTHS, RidgeFit
 
 OBJECTIVES = ("variance", "diffusion", "spectral")
 
-# With more features than this the coarse list of penalties and one growth have to do: each costs a linear system for
-# every part that is left out.
+# In units of the mean of the diagonal; small ones are what the units of a network need.
+PENALTIES = np.array([1e-13, 1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0])
+# With more features than this one growth has to do: each penalty costs a linear system for every part that is left out.
 MANY_FEATURES = 150
 # How many parts of the chains are left out, one after the other, at most: see `make_folds`.
 PARTS = 5
@@ -84,11 +85,16 @@ def fit_slow(
     return _choose(parts, degree, penalty)
 
 
+def systems_solved(features: int) -> int:
+    """Return how many linear systems a search solves, at most."""
+    return 2 * PARTS * len(PENALTIES) * (1 if features > MANY_FEATURES else len(GROWTHS))
+
+
 def _choose(parts: list[Part], degree: np.ndarray, penalty: float | str) -> RidgeFit:
     """Choose system, growth and penalty of every output by what is left in the parts that were not fitted on."""
     features, outputs = parts[0].systems[0][1].shape
     many = features > MANY_FEATURES
-    lambdas, growths = (FEW_PENALTIES if many else PENALTIES), (GROWTHS[1:2] if many else GROWTHS)
+    lambdas, growths = PENALTIES, (GROWTHS[1:2] if many else GROWTHS)
     if penalty != "auto":
         lambdas = np.array([max(float(penalty), PENALTIES[0])])
     if penalty != "auto" or degree.max() == 1:
