@@ -128,6 +128,7 @@ def estimate(
         else:
             training = points.training(targets, plan, samples.names, seed, coordinates)
             averaged, fit = training.f, method.across(training)
+            points = points.judged(values.array, averaged)
     info = {**fit.info, **points.info, **({"executor": team.report()} if isinstance(team, Team) else {})}
     judged = samples
     if not cross_fit:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from ..runtime.validation import InputError
+from ..runtime.validation import InputError, whole_number
 from .log_density import LogDensity
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ class Samples:
       differentiate, or that returns the log density and its gradient. `estimate` then looks around every draw.
     - `fitting`: a pair of draws and scores `(n, dim)` or `(chain, draw, dim)` to fit on as well, such as those of the
       warm-up; they are never averaged over.
+    - `gradients`: how many gradients the sampler took for these draws. `orbits="auto"` takes no more than that.
 
     >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(size=(4, 100, 2))
@@ -140,6 +141,7 @@ class Samples:
     parameters: Parameters | None
     log_density: LogDensity | None
     fitting: tuple[Float[np.ndarray, "n dim"], Float[np.ndarray, "n dim"]] | None
+    gradients: int | None
 
     def __init__(
         self,
@@ -150,6 +152,7 @@ class Samples:
         parameters: Mapping[str, Any] | Parameters | None = None,
         log_density: Any = None,
         fitting: Any = None,
+        gradients: Any = None,
     ):
         draws, scores = finite_array("draws", draws), finite_array("scores", scores)
         if draws.shape != scores.shape:
@@ -189,7 +192,8 @@ class Samples:
                     )
         model = None if log_density is None else LogDensity.of(log_density, draws[0, 0])
         more = None if fitting is None else _fitting(fitting, dim)
-        self._set(draws, scores, names, constrain, parameters, model, more)
+        spent = None if gradients is None else whole_number("gradients", gradients, 0)
+        self._set(draws, scores, names, constrain, parameters, model, more, spent)
 
     def _set(self, *values: Any) -> None:
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
@@ -224,14 +228,14 @@ class Samples:
     def trusted(cls, draws: np.ndarray, scores: np.ndarray, names: tuple[str, ...]) -> "Samples":
         """Of arrays `(chain, draw, dim)` that come from checked samples: they are not checked again, nor copied."""
         samples = object.__new__(cls)
-        samples._set(draws, scores, names, None, None, None, None)
+        samples._set(draws, scores, names, None, None, None, None, None)
         return samples
 
     @classmethod
     def at(cls, points: np.ndarray, like: "Samples") -> "Samples":
         """Return points `(chain, draw, dim)` of the same model to evaluate functions at; they have no scores."""
         samples = object.__new__(cls)
-        samples._set(points, points, like.names, like.constrain, None, None, None)
+        samples._set(points, points, like.names, like.constrain, None, None, None, None)
         return samples
 
     def select(self, chains: np.ndarray, draws: np.ndarray) -> "Samples":
@@ -239,7 +243,7 @@ class Samples:
         part = object.__new__(Samples)
         take = np.ix_(chains, draws)
         parameters = None if self.parameters is None else self.parameters.select(chains, draws)
-        known = (self.names, self.constrain, parameters, self.log_density, self.fitting)
+        known = (self.names, self.constrain, parameters, self.log_density, self.fitting, self.gradients)
         part._set(self.draws[take], self.scores[take], *known)
         return part
 
