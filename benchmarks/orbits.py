@@ -9,8 +9,8 @@ Every part writes lines to benchmarks/orbits.csv, and lines that are there alrea
   function.
 - `coverage`: 95 % intervals of Polynomial(2) with orbits of 4 states, 200 replications of 4 x 250 correlated draws; the
   lines give the share that covers the truth, and the median standard error over the true error.
-- `gain:NAME:SETS`: a posterior of the league, its sets of 4 x 500 NUTS draws: median over functionals of the true gain of
-  Polynomial(2) over plain means, without orbits, with 8 states, and without orbits on draws that cost the same
+- `gain:NAME:SETS`: a posterior of the league, its sets of 4 x 500 NUTS draws: median over functionals of the true gain
+  of Polynomial(2) over plain means, without orbits, with 8 states, and without orbits on draws that cost the same
   gradients (a part of the next set is appended). The truth is the mean of the other sets' estimates with orbits.
 """
 

@@ -126,7 +126,7 @@ def _ridge_on_orbits(
     judged = (np.arange(0, n, judged_every(n * states))[:, None] * states + np.arange(states)).ravel()
     few, roots = x[judged], root_weight[judged].reshape(-1, states)
     moments = (x.T @ x, x.T @ y) if x.shape[1] <= len(x) else None
-    if moments is not None and FACTORISED < x.shape[1]:
+    if moments is not None and x.shape[1] > FACTORISED:
         return _factorised(*moments, few, y[judged], n, degree, penalty, roots)
 
     def spectrum(root: np.ndarray) -> _Spectrum:
