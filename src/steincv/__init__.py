@@ -37,6 +37,7 @@ _HOMES = {
     ".networks.predictive": ("Predictive", "predictive"),
     ".report.geometry": ("Geometry", "geometry"),
     ".report.geometry_figure": ("plot_geometry",),
+    ".report.net_gain": ("NetGain", "net_gain"),
     ".report.figures": ("plot_forest", "plot_gain", "plot_stein_check", "plot_trace"),
     ".result": ("Estimate",),
     ".runtime.validation": ("InputError",),
@@ -89,6 +90,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run `__getat
     )
     from .report.geometry import Geometry as Geometry, geometry as geometry
     from .report.geometry_figure import plot_geometry as plot_geometry
+    from .report.net_gain import NetGain as NetGain, net_gain as net_gain
     from .result import Estimate as Estimate
     from .runtime.validation import InputError as InputError
     from .samples.samples import Samples as Samples

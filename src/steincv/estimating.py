@@ -138,6 +138,7 @@ def estimate(
         else:
             training = points.training(lambda x: targets(x) - center, plan, samples.names, seed, coordinates)
             averaged, fit = training.f, method.across(training)
+            points = points.judged(values.array, averaged)
     info = {**fit.info, **points.info, **({"executor": team.report()} if isinstance(team, Team) else {})}
     judged = samples
     asked = (samples, f, values, method, plan, seed, guard, executor, coordinates, points)

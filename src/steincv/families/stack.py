@@ -5,12 +5,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from ..judging.error_bars import ROUND_OFF
 from ..runtime.validation import InputError
 from ..stein.folds import Block, Fold, make_folds
 from .method import Control, CrossFit, Member, Method, Place, Problem, Term, Training, WeightedSum
+from .spectral import window_sums
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,11 @@ def combine(
     folds: Sequence[Fold],
     start: float,
     within: float = np.inf,
+    windows: Int[np.ndarray, " out"] | None = None,
 ) -> CrossFit:
     """Stack out-of-fold control variates; the weights of a fold come from the others.
+
+    `windows`: of so many draws of each output, where chains are slow: what counts is then the variance of their means.
 
     A member enters the stack of an output only if it leaves at most `within` times the variance that the best leaves:
     one that is far out at a few draws looks good in the folds that do not have them.
@@ -89,7 +93,8 @@ def combine(
     size = np.abs(values - values[0, 0]).max(axis=(0, 1))
     size = np.where(size > 0, size, 1.0)
     parts = [
-        moments(fold.test.take(values) / size, np.stack([fold.test.take(g) for g in columns]) / size) for fold in folds
+        moments(fold.test.take(values) / size, np.stack([fold.test.take(g) for g in columns]) / size, windows)
+        for fold in folds
     ]
     total = np.sum(parts, axis=0)
     g = np.zeros_like(values)
@@ -119,12 +124,18 @@ def combine(
 
 
 def moments(
-    values: Float[np.ndarray, "chain draw out"], g: Float[np.ndarray, "member chain draw out"]
+    values: Float[np.ndarray, "chain draw out"],
+    g: Float[np.ndarray, "member chain draw out"],
+    windows: Int[np.ndarray, " out"] | None = None,
 ) -> Float[np.ndarray, "out column column"]:
-    """Centred second moments of f and of f + g of every member."""
-    columns = np.concatenate([values[None], values + g]).reshape(len(g) + 1, -1, values.shape[-1])
-    columns = columns - columns.mean(axis=1, keepdims=True)
-    return np.einsum("jno,kno->ojk", columns, columns, optimize=True)
+    """Centred second moments of f and of f + g of every member: of single draws, or of sums over `windows` of them."""
+    columns = np.concatenate([values[None], values + g])
+    columns = columns - columns.mean(axis=(1, 2), keepdims=True)
+    if windows is None:
+        columns = columns.reshape(len(columns), -1, values.shape[-1])
+        return np.einsum("jno,kno->ojk", columns, columns, optimize=True)
+    sums = [window_sums(np.moveaxis(columns[..., out], 0, -1), int(width)) for out, width in enumerate(windows)]
+    return np.stack([each.T @ each for each in sums])
 
 
 def convex_weights(
