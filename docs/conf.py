@@ -30,7 +30,7 @@ html_theme_options = {
 
 DOCS = Path(__file__).parent
 PAGES = ("why", "howto/*", "diagnostics", "limits", "trust", "paper", "evidence", "networks", "scale", "api", "design")
-PAGES += ("league", "releasing")
+PAGES += ("league", "peers", "releasing")
 # What differs between Markdown and Sphinx's own markup in a docstring: code, formulas, bars.
 INLINE = re.compile(r"`(?P<code>[^`]+)`|\$(?P<tex>[^$]+)\$|(?P<bar>\|)")
 
