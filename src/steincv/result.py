@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .judging.error_bars import Average
+from .judging.gain import Gain, gain_of
 from .judging.status import Code, Status
 from .runtime.validation import InputError
 
@@ -66,6 +67,21 @@ class Estimate:
         old = self.plain.standard_error
         np.divide(self.standard_error, old, out=ratio, where=old > 0)
         return np.square(ratio, out=ratio)
+
+    @property
+    def gain(self) -> Gain:
+        """How many times as many draws the plain mean would need: the number to quote, with `gain.interval(0.9)`.
+
+        From the widths of intervals, and so at most `1 / variance_ratio`, which is that of standard errors. 1 where the
+        plain mean is reported, infinite where the status is `exact`.
+        """
+        used = np.array([m != "plain" for m in self.method]).reshape(self.shape)
+        exact = np.array([any(s.code is Code.EXACT for s in found) for found in self.status]).reshape(self.shape)
+        return gain_of(self.plain, self._average, used, exact, self.values, self.controlled)
+
+    def gain_interval(self, level: float = 0.9) -> np.ndarray:
+        """Intervals for the gains, with a last axis of 2."""
+        return self.gain.interval(level)
 
     def with_sd(self, sd: "Estimate") -> "Estimate":
         return replace(self, sd=sd)
