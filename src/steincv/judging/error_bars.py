@@ -31,7 +31,7 @@ class Freedom(NamedTuple):
     # Draws per degree of freedom: autocovariances are estimated too, and a sample kurtosis is mostly too small.
     each: float = 5.0
     # From so many carriers of the error on, their number alone counts; below, the tail index does.
-    many: float = 30.0
+    many: float = 15.0
     # Degrees of freedom times tail index, and the indices between which it counts.
     spread: float = 1.5
     shortest: float = 0.1
@@ -81,7 +81,7 @@ class Average:
     @property
     def carriers(self) -> np.ndarray:
         """About how many draws carry the error bar."""
-        return np.maximum(self.error_ess / 2, 1.0)
+        return np.asarray(np.maximum(self.error_ess / 2, 1.0))
 
     def beside(self, plain: "Average") -> "Average":
         """Return this average of f + g with intervals that know of the tail of f too."""
@@ -124,7 +124,7 @@ def degrees_of_freedom(
     Where fewer than `FREEDOM.many` draws carry the error, how many did is luck: a kurtosis is small as long as the
     largest draw has not come. What tells is whether others may be far larger, the tail index $k$. Student's t on $\nu$
     degrees of freedom has $k = 1/\nu$, and the error turns out to have $\nu = 1.5/k$, whatever the kurtosis (measured
-    in benchmarks/gain.py). From one to `many` carriers $m$ there is a geometric mean of the two, with weight $(m/30)^2$
+    in benchmarks/gain.py). From one to `many` carriers $m$ there is a geometric mean of the two, with weight $(m/15)^2$
     on the kurtosis, and never more than $1 + m/2$.
     """
     carriers = np.asarray(error_ess) / 2

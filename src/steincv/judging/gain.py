@@ -8,6 +8,7 @@ $$G = \frac{a^2}{b^2}\,\frac{t_p^2}{t_\nu^2},$$
 
 with the Student quantiles $t$ at 90 %: of the controlled mean on its own degrees of freedom $\nu$, which tails reduce,
 and of the plain mean on those $\nu_p$ of its effective draws alone: long tails of f are no gain.
+(Where it is f alone that makes both wide, $G$ is 1 at least.)
 
 The true gain is $\sigma_p^2/\sigma_\nu^2$, and for variances known on $\nu_p$ and $\nu$ degrees of freedom the ratio of
 $(\sigma_p^2/a^2)/(\sigma_\nu^2/b^2)$ has the distribution F on $(\nu, \nu_p)$. The two series are of the same draws:
@@ -16,8 +17,9 @@ $\sqrt{(v + v_p - 2\rho\sqrt{vv_p})/(v + v_p)}$, where $v = \psi_1(\nu/2)$ is th
 square.
 """
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.special
@@ -31,6 +33,10 @@ LEVEL = 0.9
 #: The share of the degrees of freedom that the gain's own interval has: another run's fit is another one, so that gains
 #: differ more than their error bars say. Both numbers were set in benchmarks/gain.py.
 FEWER = 0.6
+#: Of an interval whose ends are further apart than this factor only the lower end is told.
+VAGUE = 1000.0
+#: Beyond this a gain is no longer told.
+MOST_TOLD = 1e6
 
 
 class Gain(np.ndarray):
@@ -81,12 +87,13 @@ def widened_ratio(plain: Average, better: Average) -> np.ndarray:
 
     Few draws may carry its error bar; the interval is then wider than the standard error says.
     """
-    return _ratio(plain, better) * np.maximum(better.half_width(LEVEL) / plain.half_width(LEVEL), 1.0) ** 2
+    wider = np.maximum(better.half_width(LEVEL) / plain.half_width(LEVEL), 1.0)
+    return np.asarray(_ratio(plain, better) * wider**2)
 
 
 def _ratio(plain: Average, better: Average) -> np.ndarray:
     old = plain.standard_error
-    return np.divide(better.standard_error, old, out=np.ones_like(old), where=old > 0) ** 2
+    return np.asarray(np.divide(better.standard_error, old, out=np.ones_like(old), where=old > 0) ** 2)
 
 
 def gain_of(
@@ -107,9 +114,12 @@ def gain_of(
     usual = scipy.special.stdtrit(degrees_of_freedom(plain.ess), 0.5 + LEVEL / 2)
     left = np.where(gained, _ratio(plain, better), 1.0)
     ratio = np.where(gained, left * np.maximum(better.half_width(LEVEL) / usual, 1.0) ** 2, 1.0)
+    # of two intervals that one tail makes as wide, the shorter is still no loss
+    ratio = np.minimum(ratio, np.maximum(left, 1.0))
 
     def interval(level: float) -> np.ndarray:
-        freedom, before = FEWER * better.degrees_of_freedom, degrees_of_freedom(plain.ess, plain.error_ess)
+        freedom = np.asarray(FEWER * better.degrees_of_freedom)
+        before = degrees_of_freedom(plain.ess, plain.error_ess)
         paired = _paired(freedom, before, _correlation(values, controlled).reshape(ratio.shape))
         ends = []
         for p in ((1 - level) / 2, (1 + level) / 2):
@@ -125,7 +135,7 @@ def gain_of(
 def _paired(freedom: np.ndarray, usual: np.ndarray, correlation: np.ndarray) -> np.ndarray:
     """Return by how much pairing shortens the distribution of the logarithm of a ratio of variances."""
     first, second = (scipy.special.polygamma(1, nu / 2) for nu in (freedom, usual))
-    return np.sqrt(1 - 2 * correlation * np.sqrt(first * second) / (first + second))
+    return np.asarray(np.sqrt(1 - 2 * correlation * np.sqrt(first * second) / (first + second)))
 
 
 def _correlation(x: Float[np.ndarray, "chain draw out"], y: Float[np.ndarray, "chain draw out"]) -> np.ndarray:
@@ -139,3 +149,30 @@ def _correlation(x: Float[np.ndarray, "chain draw out"], y: Float[np.ndarray, "c
     first, second = (np.sqrt((z**2).mean(axis=(0, 1))) for z in squares)
     product = (squares[0] * squares[1]).mean(axis=(0, 1))
     return np.clip(np.divide(product, first * second, out=np.zeros_like(product), where=first * second > 0), 0.0, 0.99)
+
+
+class Words(NamedTuple):
+    """A gain as words: `about 120 times` with ` (70 to 200)`, or `more than 1,000 times` with nothing."""
+
+    amount: str
+    between: str
+
+    @classmethod
+    def of(cls, gain: float, low: float, high: float) -> "Words":
+        if gain == 1 == low == high:
+            return cls("1 times", "")
+        if low > MOST_TOLD or math.isinf(gain):
+            return cls("over a million times", "")
+        if high > VAGUE * low and low >= 2:
+            return cls(f"more than {two_digits(low)} times", "")
+        return cls(f"about {two_digits(gain)} times", f" ({two_digits(low)} to {two_digits(high)})")
+
+
+def two_digits(x: float) -> str:
+    """Return a number to two digits.
+
+    >>> [two_digits(x) for x in (0.034, 1.0, 4.134, 123.0, 98765.0, 3.4e9)]
+    ['0.034', '1', '4.1', '120', '99,000', '3.4e+09']
+    """
+    rounded = float(f"{x:.1e}")
+    return f"{rounded:,.0f}" if 10 <= rounded < 1e7 else f"{rounded:g}"
