@@ -16,10 +16,11 @@ from .families.points import gather
 from .judging.deviation import Targets, block_deviation, deviation
 from .judging.diagnostics import stein_status, value_status
 from .judging.error_bars import Average, average, load_array_stats_beside
+from .judging.gain import widened_ratio
 from .judging.passing import Passed, out_of_fold, pass_over
 from .judging.series import Series
 from .judging.status import Status
-from .judging.verdict import gain_limit, verdict, widened_ratio
+from .judging.verdict import gain_limit, verdict
 from .judging.weighted import Weights
 from .result import Estimate
 from .runtime.validation import InputError, whole_number
@@ -303,6 +304,10 @@ class Seen:
     def statuses(self, ess: np.ndarray) -> list[list[Status]]:
         return value_status(self.array, ess) if self.status is None else self.status(ess)
 
+    def beside(self, plain: "Seen") -> "Seen":
+        """Return these draws of f + g with intervals that know of the tail of f too."""
+        return replace(self, known=self.average.beside(plain.average))
+
     def where(self, mine: Bool[np.ndarray, " out"], other: "Seen") -> "Seen":
         """Return this one for the outputs where `mine` is true, the other one elsewhere."""
         if mine.all():
@@ -324,7 +329,9 @@ class Judge:
 
     def __call__(self, plain: Seen, controlled: Seen, simpler: Seen | None = None) -> Estimate:
         methods = [self.method] * len(self.labels)
+        controlled = controlled.beside(plain)
         if self.guard and self.simpler is not None and simpler is not None:
+            simpler = simpler.beside(plain)
             trusted = widened_ratio(plain.average, controlled.average) < gain_limit(plain.average.ess)
             # whether that is better than the plain mean is judged below
             controlled = controlled.where(trusted, simpler)

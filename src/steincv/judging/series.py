@@ -93,9 +93,8 @@ class Series:
         if self.blocks.size == 1:
             return average(self.means())
         found = average(self.means() - self.center)
-        return Average(
-            self.center + self._shift(), found.standard_error, self.effective(self.variance(), found), found.error_ess
-        )
+        ess = self.effective(self.variance(), found)
+        return Average(self.center + self._shift(), found.standard_error, ess, found.error_ess, tail=found.tail)
 
     def effective(self, variance: Float[np.ndarray, " out"], found: Average) -> Float[np.ndarray, " out"]:
         """Return how many independent draws of this variance have the standard errors that block means have."""

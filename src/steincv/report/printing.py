@@ -3,6 +3,8 @@
 import json
 import math
 
+import numpy as np
+
 from ..judging.error_bars import Average
 from ..result import Estimate
 from ..samples.samples import Samples
@@ -51,13 +53,16 @@ def outputs(result: Estimate) -> list[dict[str, object]]:
         }
 
     plain, better = result.plain.reshape((-1,)), result._average.reshape((-1,))
-    ratio = result.variance_ratio.reshape(-1)
+    ratio, gain = result.variance_ratio.reshape(-1), np.asarray(result.gain).reshape(-1)
+    ends = result.gain_interval(0.9).reshape(-1, 2)
     return [
         {
             "label": label,
             "plain": numbers(plain, k),
             "controlled": numbers(better, k),
             "variance_ratio": ratio[k],
+            "gain": gain[k],
+            "gain_interval_90": ends[k],
             "method": result.method[k],
             "status": [{"code": s.code.name, "message": s.message} for s in result.status[k]],
         }

@@ -18,7 +18,7 @@ from ..runtime.validation import InputError
 FORMAT, VERSION = "steincv.Estimate", 1
 # Fields of an average that files of older versions lack, in the order in which they came: without one, none after it
 # is read, and each follows from those before.
-LATER_FIELDS = ("error_ess", "degrees_of_freedom")
+LATER_FIELDS = ("error_ess", "degrees_of_freedom", "tail")
 
 
 def save_estimate(estimate: Estimate, path: StrPath, *, force: bool = False) -> None:
