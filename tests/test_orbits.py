@@ -330,7 +330,7 @@ def test_penalties_are_judged_by_leaving_out_whole_orbits():
 
 def test_factors_choose_as_decompositions_do(monkeypatch):
     """Many features: the same coefficients and errors as the spectrum gives for the penalty that was chosen."""
-    from steincv.families.polynomial.ridge import GROWTHS, ridge
+    from steincv.families.polynomial.ridge import GROWTHS, Sizes, ridge
 
     rng = np.random.default_rng(4)
     weight = rng.dirichlet(np.ones(3), size=40)
@@ -338,7 +338,7 @@ def test_factors_choose_as_decompositions_do(monkeypatch):
     y = x @ rng.normal(size=(8, 2)) + rng.normal(size=(120, 2))
     degree = np.repeat([1, 2], 4)
     usual = ridge(x, y, degree, "auto", orbits=weight)
-    monkeypatch.setattr("steincv.families.polynomial.ridge.FACTORISED", 5)
+    monkeypatch.setattr("steincv.families.polynomial.ridge.SIZES", Sizes(factorised=5))
     found = ridge(x, y, degree, "auto", orbits=weight)
     assert (found.growth == GROWTHS[1]).all()
     assert (found.leave_one_out <= 1.1 * usual.leave_one_out).all()
@@ -350,7 +350,7 @@ def test_factors_choose_as_decompositions_do(monkeypatch):
         np.testing.assert_allclose(found.coefficients[:, out], expected, rtol=1e-9, atol=1e-12)
     monkeypatch.undo()
     fixed = ridge(x, y, np.ones(8, int), 0.1, orbits=weight)
-    monkeypatch.setattr("steincv.families.polynomial.ridge.FACTORISED", 5)
+    monkeypatch.setattr("steincv.families.polynomial.ridge.SIZES", Sizes(factorised=5))
     again = ridge(x, y, np.ones(8, int), 0.1, orbits=weight)
     np.testing.assert_allclose(again.coefficients, fixed.coefficients, rtol=1e-9)
     np.testing.assert_allclose(again.leave_one_out, fixed.leave_one_out, rtol=1e-9)

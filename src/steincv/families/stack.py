@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.optimize import nnls
 
 from ..judging.error_bars import ROUND_OFF
 from ..runtime.validation import InputError
@@ -152,8 +153,6 @@ def convex_weights(
 
     With $C = A^T A$, the minimiser is that of $|A u|^2 + (1 - \sum_k u_k)^2$ over $u \ge 0$, made to sum to one.
     """
-    from scipy.optimize import nnls  # slow to import: only when needed
-
     weights = np.zeros((second_moments.shape[1] - 1, len(second_moments)))
     for out, whole in enumerate(second_moments):
         members = np.arange(len(weights)) if kept is None else np.flatnonzero(kept[:, out])

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
+from scipy.optimize import isotonic_regression
 
 from .error_bars import Average, array_stats
 
@@ -37,8 +38,6 @@ def in_order(
     means: Sequence[Float[np.ndarray, " out"]], errors: Sequence[Float[np.ndarray, " out"]]
 ) -> list[Float[np.ndarray, " out"]]:
     """Return means of which none is below the one before it: neighbours that cross share their weighted mean."""
-    from scipy.optimize import isotonic_regression  # slow to import: only when needed
-
     found, spread = np.array(means), np.array(errors)
     for o in range(found.shape[1]):
         if (np.diff(found[:, o]) < 0).any():

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from scipy.optimize import least_squares
 from scipy.special import erfcx, ndtr
 
 
@@ -160,8 +161,6 @@ class Bent(NamedTuple):
     @classmethod
     def of(cls, h: np.ndarray) -> "Bent":
         """Return the transform under which the quantiles of h are those of a normal distribution, nearly."""
-        from scipy.optimize import least_squares  # slow to import: only when needed
-
         straight = Straight(float(np.median(h)), float(h.std()))
         normal = np.linspace(-FITTING.outermost, FITTING.outermost, FITTING.quantiles)
         y = np.quantile(straight(h)[0], ndtr(normal))

@@ -12,6 +12,7 @@ copies of each other, and leaving out one of them would choose far too small a p
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -22,20 +23,28 @@ from ...runtime.threads import blas_threads
 PENALTIES = np.array([1e-13, 1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0, 100.0])
 FEW_PENALTIES = PENALTIES[[0, 2, 4, 6, 8, 10]]
 GROWTHS = (1.0, 10.0, 100.0)
-# A decomposition of this size takes seconds: the middle growth then has to do for all outputs.
-LARGE = 2000
-# From this many features on, systems of orbits are factorised for some penalties instead of decomposed for all: tens of
-# times less work, and minutes instead of hours in 120 dimensions.
-FACTORISED = 600
 SOME_PENALTIES = PENALTIES[[0, 1, 2, 3, 4, 6, 8, 10]]
-# With this many draws a feature the penalty hardly matters, and a coarse search is enough.
-PLENTY = 40
-# Penalties are compared by their residuals at this many draws at least: the same ones for all, so that is enough.
-JUDGED = 800
-# A fit that goes through a draw to within this part of its value tells nothing about the error there.
-INTERPOLATION = 1e-10
-# Residuals are made for a tile of draws at a time, so that they stay in the cache.
-TILE_ENTRIES = 2**16
+
+
+class Sizes(NamedTuple):
+    """Where a search for penalties is made cheaper, and what is done in pieces."""
+
+    # A decomposition of this size takes seconds: the middle growth then has to do for all outputs.
+    large: int = 2000
+    # From this many features on, systems of orbits are factorised for some penalties instead of decomposed for all:
+    # tens of times less work, and minutes instead of hours in 120 dimensions.
+    factorised: int = 600
+    # With this many draws per feature the penalty hardly matters, and a coarse search is enough.
+    plenty: int = 40
+    # Penalties are compared by their residuals at this many draws at least: the same ones for all, so that is enough.
+    judged: int = 800
+    # A fit that goes through a draw to within this part of its value tells nothing about the error there.
+    interpolation: float = 1e-10
+    # Residuals are made for a tile of draws at a time, so that they stay in the cache.
+    tile_entries: int = 2**16
+
+
+SIZES = Sizes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +135,7 @@ def _ridge_on_orbits(
     judged = (np.arange(0, n, judged_every(n * states))[:, None] * states + np.arange(states)).ravel()
     few, roots = x[judged], root_weight[judged].reshape(-1, states)
     moments = (x.T @ x, x.T @ y) if x.shape[1] <= len(x) else None
-    if moments is not None and x.shape[1] > FACTORISED:
+    if moments is not None and x.shape[1] > SIZES.factorised:
         return _factorised(*moments, few, y[judged], n, degree, penalty, roots)
 
     def spectrum(root: np.ndarray) -> _Spectrum:
@@ -191,7 +200,7 @@ def ridge_of_moments(
 
 def judged_every(n: int) -> int:
     """Penalties are compared at the first draw and every so many."""
-    return max(1, n // JUDGED)
+    return max(1, n // SIZES.judged)
 
 
 def _choose(
@@ -204,10 +213,10 @@ def _choose(
 ) -> RidgeFit:
     """Choose growth and penalty of every output. `orbits`: roots of the weights of the judged states."""
     features, outputs = len(degree), judged_y.shape[1]
-    plenty = n >= PLENTY * features
+    plenty = n >= SIZES.plenty * features
     if penalty == "auto":
         lambdas = FEW_PENALTIES if plenty else PENALTIES
-        large = min(n, features) > LARGE
+        large = min(n, features) > SIZES.large
         growths = GROWTHS[:1] if plenty or degree.max() == 1 else GROWTHS[1:2] if large else GROWTHS
     else:
         lambdas, growths = np.array([max(float(penalty), 1e-13)]), GROWTHS[:1]
@@ -241,13 +250,13 @@ def _leave_one_out(spectrum: _Spectrum, y: np.ndarray, n: int, ridges: np.ndarra
     coefficients = [s[:, None] * spectrum.along for s in shrink.T]
     errors = np.zeros((len(ridges), y.shape[1]))
     least = np.full(len(ridges), np.inf)
-    rows = max(64, TILE_ENTRIES // (len(spectrum.values) + 2 * y.shape[1]))
+    rows = max(64, SIZES.tile_entries // (len(spectrum.values) + 2 * y.shape[1]))
     residual = np.empty((rows, y.shape[1]))
     for start in range(0, len(y), rows):
         left, values = spectrum.judged[start : start + rows], y[start : start + rows]
         kept = 1 - 1 / n - (left * left) @ shrink
         least = np.minimum(least, kept.min(axis=0))
-        np.maximum(kept, INTERPOLATION, out=kept)
+        np.maximum(kept, SIZES.interpolation, out=kept)
         r = residual[: len(left)]
         for k, c in enumerate(coefficients):
             np.matmul(left, c, out=r)
@@ -255,7 +264,7 @@ def _leave_one_out(spectrum: _Spectrum, y: np.ndarray, n: int, ridges: np.ndarra
             r /= kept[:, k, None]
             errors[k] += np.einsum("ij,ij->j", r, r)
     errors /= len(y)
-    errors[least < INTERPOLATION] = np.inf
+    errors[least < SIZES.interpolation] = np.inf
     return errors
 
 
@@ -276,6 +285,6 @@ def _leave_orbit_out(
 def _orbit_error(hat: np.ndarray, residual: np.ndarray, root: np.ndarray, n: int) -> np.ndarray:
     """Return the mean square of what each orbit leaves, from the fit to all: it is infinite where that interpolates."""
     kept = np.eye(root.shape[1]) - hat - root[:, :, None] * root[:, None] / n
-    if np.linalg.eigvalsh(kept).min() < INTERPOLATION:
+    if np.linalg.eigvalsh(kept).min() < SIZES.interpolation:
         return np.full(residual.shape[-1], np.inf)
     return ((root[:, :, None] * np.linalg.solve(kept, residual)).sum(axis=1) ** 2).mean(axis=0)
