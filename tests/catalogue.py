@@ -42,6 +42,8 @@ CATALOGUE = (
     Row("polynomial 2", scv.Polynomial(2), exact_degree=2),
     Row("polynomial 3", scv.Polynomial(3), cost="dear", exact_degree=3),
     Row("polynomial 2, no penalty", scv.Polynomial(2, penalty=0), exact_degree=2),
+    Row("polynomial 2, diffusion", scv.Polynomial(2, objective="diffusion"), exact_degree=2),
+    Row("polynomial 2, spectral", scv.Polynomial(2, objective="spectral"), exact_degree=2),
     Row("kernel", scv.Kernel(), cost="dear", rounding=1e-7),
     Row("kernel, matern", scv.Kernel("matern", lengthscale=2.0, penalty=1e-3), cost="dear"),
     Row(

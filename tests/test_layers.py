@@ -16,17 +16,20 @@ ALLOWED = {
     "families": {"runtime", "samples", "stein", "judging"},
     "result": {"runtime", "samples", "judging"},
     "estimating": {"runtime", "samples", "stein", "judging", "families", "result"},
+    "distribution": {"runtime", "samples", "stein", "judging", "families", "result", "estimating"},
     "report": {"runtime", "samples", "stein", "judging", "families", "result"},
     "adapters": {"runtime", "samples", "result"},
     "evidence": {"runtime", "samples", "stein", "judging", "families", "result", "estimating", "report"},
     "networks": {"runtime", "samples", "stein", "judging", "families", "result", "estimating", "report"},
+    "tables": {"runtime", "samples", "judging", "families", "result", "estimating", "report", "adapters"},
     "demo": set(),
     "cli": {"runtime", "families", "report", "commands"},
-    "commands": {"runtime", "samples", "result", "estimating", "report", "demo", "cli"},
+    "commands": {"runtime", "samples", "result", "estimating", "report", "tables", "demo", "cli"},
     "__main__": {"cli"},
 }
-# Inside a method, a result may call what shows and saves it: nothing is imported before it is used.
-LAZY = {("result", "report"), ("result", "adapters")}
+# Inside a method, a result may call what shows and saves it, and an estimate ask for quantiles: nothing is imported
+# before it is used.
+LAZY = {("result", "report"), ("result", "adapters"), ("estimating", "distribution")}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 

@@ -214,6 +214,10 @@ def wrong_energy(x):
     return 3 * gaussian(x)[0], -x
 
 
+def energy_off_by_a_tenth(x):
+    return 1.1 * gaussian(x)[0], -x
+
+
 def other_density(x):
     return gaussian(x + 0.5)
 
@@ -224,6 +228,7 @@ def other_density(x):
         (wrong_gradient, "differs from `scores`"),
         (other_density, "differs from `scores`"),
         (wrong_energy, "same function"),
+        (energy_off_by_a_tenth, "same function"),
     ],
 )
 def test_a_model_that_is_not_that_of_the_draws_is_refused(density, says):
@@ -231,6 +236,23 @@ def test_a_model_that_is_not_that_of_the_draws_is_refused(density, says):
     samples = scv.Samples(x, -x, log_density=LogDensity(density))
     with pytest.raises(scv.InputError, match=says):
         scv.estimate(samples, lambda v: v[0], scv.Polynomial(1), orbits=4)
+
+
+def test_a_support_edge_is_said():
+    """An exponential in x0 > 0, cut off where its density is largest: an alarm rings, and lost orbits are counted."""
+
+    def half(x):
+        value, gradient = -x[:, 0] - 0.5 * x[:, 1] ** 2, np.stack([-np.ones(len(x)), -x[:, 1]], axis=1)
+        return np.where(x[:, 0] > 0, value, -np.inf), gradient
+
+    rng = np.random.default_rng(1)
+    x = np.stack([rng.exponential(size=(4, 200)), rng.normal(size=(4, 200))], axis=-1)
+    scores = half(x.reshape(-1, 2))[1].reshape(x.shape)
+    samples = scv.Samples(x, scores, log_density=LogDensity(half))
+    result = scv.estimate(samples, lambda v: v[0], scv.Polynomial(1), orbits=4)
+    assert result.info["orbits"]["lost"] > 0.05
+    assert "of the draws are alone, their orbits left the support" in repr(result)
+    assert "stein mean" in [status.name for status in result.status[0]]
 
 
 def test_orbits_say_what_they_need():
@@ -304,6 +326,34 @@ def test_penalties_are_judged_by_leaving_out_whole_orbits():
     errors = [left_out(penalty) for penalty in PENALTIES]
     assert found.penalty[0] == PENALTIES[int(np.argmin(errors))]
     assert found.leave_one_out[0] == pytest.approx(min(errors), rel=1e-6)
+
+
+def test_factors_choose_as_decompositions_do(monkeypatch):
+    """Many features: the same coefficients and errors as the spectrum gives for the penalty that was chosen."""
+    from steincv.families.polynomial.ridge import GROWTHS, Sizes, ridge
+
+    rng = np.random.default_rng(4)
+    weight = rng.dirichlet(np.ones(3), size=40)
+    x = rng.normal(size=(120, 8))
+    y = x @ rng.normal(size=(8, 2)) + rng.normal(size=(120, 2))
+    degree = np.repeat([1, 2], 4)
+    usual = ridge(x, y, degree, "auto", orbits=weight)
+    monkeypatch.setattr("steincv.families.polynomial.ridge.SIZES", Sizes(factorised=5))
+    found = ridge(x, y, degree, "auto", orbits=weight)
+    assert (found.growth == GROWTHS[1]).all()
+    assert (found.leave_one_out <= 1.1 * usual.leave_one_out).all()
+    flat = weight.reshape(-1, 1)
+    design, left = (np.sqrt(flat) * (a - (flat * a).sum(axis=0) / 40) for a in (x, y))
+    for out, penalty in enumerate(found.penalty):
+        gram = design.T @ design + 40 * penalty * np.diag(10.0 ** (degree - 1))
+        expected = np.linalg.solve(gram, design.T @ left[:, out])
+        np.testing.assert_allclose(found.coefficients[:, out], expected, rtol=1e-9, atol=1e-12)
+    monkeypatch.undo()
+    fixed = ridge(x, y, np.ones(8, int), 0.1, orbits=weight)
+    monkeypatch.setattr("steincv.families.polynomial.ridge.SIZES", Sizes(factorised=5))
+    again = ridge(x, y, np.ones(8, int), 0.1, orbits=weight)
+    np.testing.assert_allclose(again.coefficients, fixed.coefficients, rtol=1e-9)
+    np.testing.assert_allclose(again.leave_one_out, fixed.leave_one_out, rtol=1e-9)
 
 
 def test_parameters_at_the_draws_and_a_function_elsewhere():

@@ -52,7 +52,10 @@ def test_forest_shows_the_numbers_it_names(result):
 def test_gain_bars_are_the_reduction(result):
     ax = scv.plot_gain(result)
     lengths = [bar.get_width() + 1 for bar in ax.patches]
-    assert lengths == pytest.approx(1 / result.variance_ratio)
+    assert lengths == pytest.approx(np.asarray(result.gain))
+    (lines,) = ax.collections
+    ends = [[left, right] for (left, _), (right, _) in lines.get_segments()]
+    np.testing.assert_allclose(ends, result.gain_interval(0.9)[np.array(result.method) != "plain"])
     texts = [text.get_text() for text in ax.texts]
     assert texts[2] == "plain"
     assert texts[0].endswith("×")
@@ -81,7 +84,7 @@ def test_running_means_end_at_the_estimate(result):
 
 
 def test_typical_is_the_median_gain(result):
-    assert sorted(result.variance_ratio).index(result.variance_ratio[typical(result)]) == 1
+    assert sorted(result.gain).index(result.gain[typical(result)]) == 1
 
 
 @pytest.mark.parametrize("draws", [4, 5, 11, 12])

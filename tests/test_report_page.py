@@ -202,7 +202,7 @@ def test_bars_and_intervals_are_drawn_to_scale(result):
         r'<title>(\S+): [^<]*</title><line class="controlled bar" x1="([\d.]+)%" y1="14" x2="([\d.]+)%"', text
     )
     start, gain = float(rows[0][1]), {name: float(x) for name, _, x in rows}
-    factor = dict(zip(result.labels, 1 / result.variance_ratio, strict=True))
+    factor = dict(zip(result.labels, result.gain, strict=True))
     assert gain["one"] == start
     one, other = "cubic", "theta[1]"
     assert (gain[one] - start) / (gain[other] - start) == pytest.approx(
@@ -233,12 +233,12 @@ def test_alarms_come_first(alarmed):
 def test_many_outputs_show_the_ends_and_every_row(many):
     text = page(many)
     assert "476 more between these" in text
-    order = np.argsort(many.variance_ratio)
+    order = np.argsort(-many.gain)
     chart = text[text.index('id="gained"') : text.index('id="table"')]
     for k in order[:12]:
         assert f"{many.labels[k]}:" in chart
     # where several gained nothing at all, any of them will do
-    least = np.flatnonzero(many.variance_ratio >= many.variance_ratio[order[-12]])
+    least = np.flatnonzero(many.gain <= many.gain[order[-12]])
     assert sum(f"{many.labels[k]}:" in chart for k in least) == 12
     assert f"{many.labels[order[250]]}: " not in chart.split('id="settling"')[0]
     table = text[text.index('id="table"') : text.index('id="methods"')]
@@ -290,7 +290,9 @@ def test_report_writes_a_whole_file_or_none(result, tmp_path):
 
 def test_one_output_needs_no_median(result):
     text = page(result["cubic"])
-    assert re.search(r"<h1>The same draws now give what [\d.]+× as many would.</h1>", text)
+    assert re.search(
+        r"<h1>The same draws now give what about [\d.,]+ times as many would \([\d.,]+ to [\d.,]+\)\.</h1>", text
+    )
     assert "median" not in text[text.index("<h1>") : text.index('id="gained"')].replace("gain, median", "")
     assert "the median one" not in text
 

@@ -10,6 +10,7 @@ from steincv.samples import source as limits
 from steincv.samples.files import read_samples
 from steincv.samples.opening import open_source
 from steincv.samples.source import MemorySource, TileLimits
+from steincv.stein.coordinates import Standardise
 
 h5py = pytest.importorskip("h5py")
 xarray = pytest.importorskip("xarray")
@@ -277,3 +278,15 @@ def test_columns_have_labels(tmp_path):
         assert (source.columns["y"], source.labels("y")) == ((3,), (("0", "1", "2"),))
     parameters = scv.Samples(x, x, parameters={"y": x}).parameters
     assert MemorySource(x, x, ("a", "b", "c"), parameters).labels("y") is None
+
+
+@pytest.mark.parametrize("draws", [3, 400])
+def test_stein_sums_are_those_of_the_columns(draws):
+    """Three draws of four coordinates are scaled one by one, 400 are whitened."""
+    x, s = np.random.default_rng(5).normal(size=(2, 2, draws, 4)) * [1e-6, 1.0, 3.0, 1e6]
+    samples = scv.Samples(x, s)
+    standardise, starts = Standardise.of(samples), [0, 1, 2 * draws // 3]
+    z, scores = standardise(samples)
+    columns = np.column_stack([scores, z * scores + 1, (z * scores + 1).sum(axis=1)])
+    found = standardise.stein_sums(x.reshape(-1, 4), s.reshape(-1, 4), starts)
+    np.testing.assert_allclose(found, np.add.reduceat(columns, starts), rtol=1e-9)

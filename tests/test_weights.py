@@ -181,6 +181,9 @@ def test_what_weights_cannot_do_is_said():
         scv.estimate(given, orbits=4)
     with pytest.raises(scv.InputError, match="`log_weights`"):
         scv.bridge(given)
+    for ask in (lambda: scv.probability(given, above=0.0), lambda: scv.estimate(given, stat=("mean", 0.5))):
+        with pytest.raises(scv.InputError, match="probabilities and quantiles are not for draws with `log_weights`"):
+            ask()
     weight[1:] = -np.inf
     with pytest.raises(scv.InputError, match="all the weight is in chain 0"):
         scv.estimate(scv.Samples(x, -x, log_weights=weight))

@@ -16,6 +16,7 @@ _HOMES = {
         "from_pymc",
         "from_stan",
     ),
+    ".distribution": ("probability",),
     ".estimating": ("estimate",),
     ".evidence.bayes_factor": ("bayes_factor",),
     ".evidence.bridging": ("bridge",),
@@ -36,10 +37,12 @@ _HOMES = {
     ".networks.predictive": ("Predictive", "predictive"),
     ".report.geometry": ("Geometry", "geometry"),
     ".report.geometry_figure": ("plot_geometry",),
+    ".report.net_gain": ("NetGain", "net_gain"),
     ".report.figures": ("plot_forest", "plot_gain", "plot_stein_check", "plot_trace"),
     ".result": ("Estimate",),
     ".runtime.validation": ("InputError",),
     ".samples.samples": ("Samples",),
+    ".tables.summary": ("Summary", "summary"),
 }
 _ROOMS = ("adapters", "evidence", "networks")
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -56,6 +59,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run `__getat
         from_pymc as from_pymc,
         from_stan as from_stan,
     )
+    from .distribution import probability as probability
     from .estimating import estimate as estimate
     from .evidence.bayes_factor import bayes_factor as bayes_factor
     from .evidence.bridging import bridge as bridge
@@ -86,9 +90,11 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run `__getat
     )
     from .report.geometry import Geometry as Geometry, geometry as geometry
     from .report.geometry_figure import plot_geometry as plot_geometry
+    from .report.net_gain import NetGain as NetGain, net_gain as net_gain
     from .result import Estimate as Estimate
     from .runtime.validation import InputError as InputError
     from .samples.samples import Samples as Samples
+    from .tables.summary import Summary as Summary, summary as summary
 else:
 
     def __getattr__(name: str) -> object:

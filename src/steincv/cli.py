@@ -48,6 +48,7 @@ EXAMPLES = """examples:
   steincv estimate draws.npz
   steincv estimate draws.npz --function 'tau = exp(log_tau)' --function 'mu > 0' --save result.npz
   steincv estimate draws.npz --report report.html
+  steincv summary draws.npz --ci-prob 0.95
 """
 
 
@@ -57,7 +58,7 @@ def program() -> int:
     Looking for cyclic garbage among a thousand modules takes half a second, and putting them away one by one at the end
     as long again: a command of seconds does neither.
     """
-    short = sys.argv[1:2] in (["demo"], ["estimate"], ["check"])
+    short = sys.argv[1:2] in (["demo"], ["estimate"], ["summary"], ["check"])
     if short:
         gc.disable()
     code = main()
@@ -133,12 +134,18 @@ def _parser() -> Parser:
     estimate.add_argument("--report", metavar="HTML", help="write one page with charts, for any browser, offline")
     estimate.add_argument("--force", action="store_true", help="replace the files of --save and --report if they exist")
 
+    table = commands.add_parser("summary", help="mean, sd, median and interval of every parameter, as ArviZ shows them")
+    table.add_argument("file", help=FILE_HELP)
+    table.add_argument("--var-names", nargs="+", metavar="NAME", help="only these parameters")
+    table.add_argument("--stat-focus", default="mean", choices=("mean", "median"), help="mean (default) or median")
+    table.add_argument("--ci-prob", type=float, default=0.9, metavar="P", help="of the interval (default: 0.9)")
+
     check = commands.add_parser("check", help="are the scores those of the draws, and have the chains mixed?")
     check.add_argument("file", help=FILE_HELP)
 
-    for command in (demo, estimate):
+    for command in (demo, estimate, table):
         add_method(command)
-    for name, command in (("demo", demo), ("estimate", estimate), ("check", check)):
+    for name, command in (("demo", demo), ("estimate", estimate), ("summary", table), ("check", check)):
         command.add_argument("--json", action="store_true", help="print JSON and nothing else")
         command.set_defaults(run=_run, command=name)
     for name, text in PAPER.items():

@@ -16,10 +16,11 @@ from .families.points import gather
 from .judging.deviation import Targets, block_deviation, deviation
 from .judging.diagnostics import stein_status, value_status
 from .judging.error_bars import Average, average, load_array_stats_beside
+from .judging.gain import widened_ratio
 from .judging.passing import Passed, out_of_fold, pass_over
 from .judging.series import Series
 from .judging.status import Status
-from .judging.verdict import gain_limit, verdict, widened_ratio
+from .judging.verdict import gain_limit, verdict
 from .judging.weighted import Weights
 from .result import Estimate
 from .runtime.validation import InputError, whole_number
@@ -41,7 +42,7 @@ def estimate(
     f: Any = None,
     method: Method | None = None,
     *,
-    stat: str | Sequence[str] = "mean",
+    stat: str | float | Sequence[str | float] = "mean",
     seed: int = 0,
     folds: int | None = None,
     gap: int = 0,
@@ -61,7 +62,8 @@ def estimate(
       of either, or nothing for every parameter.
     - `method`: a family; `Auto()` if not given.
     - `stat`: "mean", or `("mean", "sd")` to have the standard deviation of f under the density as well
-      (`result.sd`), its second moment controlled too.
+      (`result.sd`), its second moment controlled too. Numbers between 0 and 1, as in `("mean", 0.05, 0.5, 0.95)`, are
+      quantiles (`result.quantile(0.05)`).
     - `seed`: same seed, same answer.
     - `folds`, `gap`: see `_folds.make_folds`. Each draw is controlled by a fit that has not seen it.
     - `cross_fit=False`: the paper's protocol instead. Fit on the first part of every chain, report on the last
@@ -89,7 +91,7 @@ def estimate(
         raise InputError(f"`method` must be a method such as steincv.Polynomial(), got {method!r}.")
     if coordinates not in ("auto", "affine", "learned"):
         raise InputError(f'`coordinates` must be "auto", "affine" or "learned", got {coordinates!r}.')
-    stats = _stats(stat)
+    stats, levels = _stats(stat)
     seed = whole_number("seed", seed, 0)
     load_array_stats_beside()
     if isinstance(samples, Streamed):
@@ -102,12 +104,16 @@ def estimate(
         enough(f"{source.where} holds", *source.shape[:2])
         functions = Functions.of(f, source)
         step = fitting_step(source.shape, functions.outputs(source), folds, whole_number("gap", gap, 0))
+        if step > 1 and levels:
+            raise InputError("quantiles are not for so many draws in a file. Read some of them into steincv.Samples.")
         if step > 1:
             return _from_file(source, functions, step, method, "sd" in stats, seed, folds, gap, coordinates, guard)
         whole = source.every(1, functions.names)
         samples, f = Samples(whole.draws, whole.scores, source.names), functions.in_memory(whole)
     chains, draws, _ = samples.draws.shape
     enough("`samples` holds", chains, draws)
+    if levels:
+        samples.unweighted()
     plan: Sequence[Fold]
     if cross_fit:
         plan = make_folds(chains, draws, folds, gap)
@@ -133,8 +139,10 @@ def estimate(
         else:
             training = points.training(lambda x: targets(x) - center, plan, samples.names, seed, coordinates)
             averaged, fit = training.f, method.across(training)
+            points = points.judged(values.array, averaged)
     info = {**fit.info, **points.info, **({"executor": team.report()} if isinstance(team, Team) else {})}
     judged = samples
+    asked = (samples, f, values, method, plan, seed, guard, executor, coordinates, points)
     if not cross_fit:
         judged, values, averaged, fit = _only(plan[0], samples, values, averaged, fit)
         weights = weights and weights.part(plan[0].test)
@@ -148,12 +156,16 @@ def estimate(
         both, *choices = (weights.draws(x, center) for x in (weighted, *choices))
         first, seen = both[..., :outputs], functools.partial(_seen_weighted, weights)
         info |= weights.info()
-    judge = _Judge(str(method), fit.simpler, info, alarms, guard, values.labels, values.shape)
+    judge = Judge(str(method), fit.simpler, info, alarms, guard, values.labels, values.shape)
     result = judge(seen(first), *(seen(choice[..., :outputs]) for choice in choices))
-    if (unit := targets.unit) is None:
+    if (unit := targets.unit) is not None:
+        plain, *found = (seen(deviation(unit, draws, outputs)) for draws in (both, *choices))
+        result = result.with_sd(judge(plain, *(one.where(one.finite, plain) for one in found)))
+    if not levels:
         return result
-    plain, *found = (seen(deviation(unit, draws, outputs)) for draws in (both, *choices))
-    return result.with_sd(judge(plain, *(one.where(one.finite, plain) for one in found)))
+    from .distribution import Setting, with_quantiles  # which needs this module
+
+    return with_quantiles(result, Setting(*asked), levels)
 
 
 def _fit_large(
@@ -207,7 +219,7 @@ def _from_file(
     blocks = passed.blocks
     streamed = {"draws": chains * draws, "block": blocks.size, "blocks": blocks.count}
     info = {**fit.info, "seconds": time.perf_counter() - start, "streamed": streamed}
-    judge = _Judge(str(method), fit.simpler, info, passed.stein_status(source), guard, passed.labels, passed.shape)
+    judge = Judge(str(method), fit.simpler, info, passed.stein_status(source), guard, passed.labels, passed.shape)
     outputs = len(passed.labels)
     result = judge(*(_seen(series, passed, slice(0, outputs)) for series in (passed.plain, *passed.controlled)))
     if (unit := targets.unit) is None:
@@ -237,11 +249,20 @@ def enough(what: str, chains: int, draws: int) -> None:
         )
 
 
-def _stats(stat: str | Sequence[str]) -> tuple[str, ...]:
-    stats = tuple(stat) if isinstance(stat, list | tuple | set) else (stat,)
-    if "mean" not in stats or not set(stats) <= {"mean", "sd"}:
+def _stats(stat: str | float | Sequence[str | float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """Return the names asked for, and the levels of quantiles in ascending order, each once."""
+    given = tuple(stat) if isinstance(stat, list | tuple | set) else (stat,)
+    names = tuple(one for one in given if isinstance(one, str))
+    levels = {float(one) for one in given if isinstance(one, float | np.floating)}
+    strange = len(given) > len(names) + sum(isinstance(one, float | np.floating) for one in given)
+    if strange or not set(names) <= {"mean", "sd"} or not all(0 < p < 1 for p in levels) or not given:
+        raise InputError(
+            f'`stat` must be "mean", ("mean", "sd"), or with levels of quantiles between 0 and 1 '
+            f'("mean", "sd", 0.05, 0.95), got {stat!r}.'
+        )
+    if "mean" not in names and not levels:
         raise InputError(f'`stat` must be "mean" or ("mean", "sd"), got {stat!r}.')
-    return stats
+    return names, tuple(sorted(levels))
 
 
 def _only(
@@ -283,6 +304,10 @@ class Seen:
     def statuses(self, ess: np.ndarray) -> list[list[Status]]:
         return value_status(self.array, ess) if self.status is None else self.status(ess)
 
+    def beside(self, plain: "Seen") -> "Seen":
+        """Return these draws of f + g with intervals that know of the tail of f too."""
+        return replace(self, known=self.average.beside(plain.average))
+
     def where(self, mine: Bool[np.ndarray, " out"], other: "Seen") -> "Seen":
         """Return this one for the outputs where `mine` is true, the other one elsewhere."""
         if mine.all():
@@ -291,7 +316,7 @@ class Seen:
 
 
 @dataclass(frozen=True, eq=False)
-class _Judge:
+class Judge:
     """Error bars, statuses, and the fall-back to a simpler method or the plain mean where that is the better answer."""
 
     method: str
@@ -304,7 +329,9 @@ class _Judge:
 
     def __call__(self, plain: Seen, controlled: Seen, simpler: Seen | None = None) -> Estimate:
         methods = [self.method] * len(self.labels)
+        controlled = controlled.beside(plain)
         if self.guard and self.simpler is not None and simpler is not None:
+            simpler = simpler.beside(plain)
             trusted = widened_ratio(plain.average, controlled.average) < gain_limit(plain.average.ess)
             # whether that is better than the plain mean is judged below
             controlled = controlled.where(trusted, simpler)

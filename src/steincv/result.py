@@ -2,20 +2,19 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
 from .judging.error_bars import Average
+from .judging.gain import Gain, Words, gain_of
 from .judging.status import Code, Status
 from .runtime.validation import InputError
 
 if TYPE_CHECKING:
     import pandas
-
-COLUMNS = ("mean", "mcse_mean", "ess_mean", "mean_cv", "mcse_cv", "vrf", "ess_equiv", "method", "status")
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,10 +25,12 @@ class Estimate:
       axis where f is a dict).
     - `plain`: the same without.
     - `variance_ratio`: squared standard error over the plain one; below 1 is a gain.
+    - `gain`, `gain_interval(level)`: how many times as many draws the plain mean would need, and how sure that is.
     - `controlled`: `(chain, draw, out)`, draws whose plain mean is the estimate. `values`: f itself.
     - `method`, `status`: for every output, what was used and what happened.
     - `info`: members, weights and seconds of the fit; members left out and why; orbits, where there are any.
     - `sd`: an `Estimate` of the standard deviation of f, if asked for.
+    - `quantiles`: an `Estimate` of every quantile that was asked for, by its level.
     """
 
     labels: tuple[str, ...]
@@ -42,6 +43,7 @@ class Estimate:
     status: tuple[tuple[Status, ...], ...]
     info: Mapping[str, Any]
     sd: "Estimate | None" = None
+    quantiles: "Mapping[float, Estimate]" = field(default_factory=dict)
 
     @property
     def mean(self) -> np.ndarray:
@@ -66,6 +68,33 @@ class Estimate:
         old = self.plain.standard_error
         np.divide(self.standard_error, old, out=ratio, where=old > 0)
         return np.square(ratio, out=ratio)
+
+    def quantile(self, level: float) -> "Estimate":
+        """Return the estimate of a quantile that was asked for: `estimate(..., stat=("mean", 0.05))`."""
+        if level not in self.quantiles:
+            known = ", ".join(f"{p:g}" for p in self.quantiles) or "none"
+            raise InputError(f'there is no quantile {level!r}, but {known}; ask with stat=("mean", {level!r}).')
+        return self.quantiles[level]
+
+    def parts(self) -> "list[tuple[str, Estimate]]":
+        """Return everything that was estimated of f, each with the form of its name: `{}`, `sd({})`, `5%({})`."""
+        sd = [] if self.sd is None else [("sd({})", self.sd)]
+        return [("{}", self), *sd, *((f"{100 * p:g}%({{}})", one) for p, one in self.quantiles.items())]
+
+    @property
+    def gain(self) -> Gain:
+        """How many times as many draws the plain mean would need: the number to quote, with `gain.interval(0.9)`.
+
+        From the widths of intervals, and so at most `1 / variance_ratio`, which is that of standard errors. 1 where the
+        plain mean is reported, infinite where the status is `exact`.
+        """
+        used = np.array([m != "plain" for m in self.method]).reshape(self.shape)
+        exact = np.array([any(s.code is Code.EXACT for s in found) for found in self.status]).reshape(self.shape)
+        return gain_of(self.plain, self._average, used, exact, self.values, self.controlled)
+
+    def gain_interval(self, level: float = 0.9) -> np.ndarray:
+        """Intervals for the gains, with a last axis of 2."""
+        return self.gain.interval(level)
 
     def with_sd(self, sd: "Estimate") -> "Estimate":
         return replace(self, sd=sd)
@@ -96,12 +125,14 @@ class Estimate:
             tuple(self.status[i] for i in kept),
             self.info,
             None if self.sd is None else self.sd[name],
+            {level: one[name] for level, one in self.quantiles.items()},
         )
 
     def summary(self, var_names: Sequence[str] | None = None, round_to: int | None = None) -> "pandas.DataFrame":
         """A data frame with ArviZ's labels: plain and controlled side by side.
 
-        `vrf` is the variance reduction factor, `ess_equiv` how many independent draws the plain mean would need.
+        `gain`, between `gain_low` and `gain_high` at 90 %, is what may be quoted: how many times as many draws the
+        plain mean would need. `vrf` is the bare ratio of squared standard errors, `ess_equiv` that times `ess_mean`.
         """
         import pandas
 
@@ -117,7 +148,9 @@ class Estimate:
             "mcse_cv": better.standard_error,
             "vrf": vrf,
             "ess_equiv": plain.ess * vrf,
+            "gain": np.asarray(self.gain).reshape(-1),
         }
+        columns["gain_low"], columns["gain_high"] = self.gain_interval().reshape(-1, 2).T
         if self.sd is not None:
             old, new = self.sd.plain.reshape((-1,)), self.sd._average.reshape((-1,))
             columns |= {"sd": old.mean, "mcse_sd": old.standard_error}
@@ -143,15 +176,21 @@ class Estimate:
             return "Every output is constant: there is nothing to reduce."
         if not helped.any():
             return f"Control variates did not help for any of {total} outputs, so the plain means are reported."
-        factor = 1 / np.maximum(self.variance_ratio.reshape(-1)[~constant], 1e-12)
-        middle = float(np.median(factor))
+        told = self.gains_told()
+        order = sorted(np.flatnonzero(~constant), key=lambda k: float(np.asarray(self.gain).reshape(-1)[k]))
+        middle, least, most = (told[order[i]] for i in ((total - 1) // 2, 0, -1))
         if total == 1:
-            return f"The same draws now give what {_times(middle)} as many would."
+            return f"The same draws now give what {middle.amount} as many would{middle.between}."
         return (
-            f"The same draws now give what {_times(middle)} as many would (median over {total} outputs; "
-            f"from {_times(float(factor.min()))} to {_times(float(factor.max()))}); "
-            f"{int(helped.sum())} of {total} outputs improved."
+            f"The same draws now give what {middle.amount} as many would{middle.between}, median over {total} outputs. "
+            f"{int(helped.sum())} of {total} outputs improved: the least gains {least.amount}, the most {most.amount}."
         )
+
+    def gains_told(self) -> list[Words]:
+        """The gain of every output in words: about so many times, between these, or more than so many."""
+        gain = self.gain
+        rows = zip(np.asarray(gain).reshape(-1), gain.interval().reshape(-1, 2), strict=True)
+        return [Words.of(float(g), float(low), float(high)) for g, (low, high) in rows]
 
     def warnings(self) -> list[str]:
         """The messages attached to the outputs, each once, with the outputs it is about."""
@@ -197,10 +236,6 @@ class Estimate:
         from .report.store import load_estimate
 
         return load_estimate(path)
-
-
-def _times(factor: float) -> str:
-    return "over a million times" if factor > 1e6 else f"{factor:.3g} times"
 
 
 def _some(labels: Sequence[str]) -> str:

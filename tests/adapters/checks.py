@@ -48,6 +48,22 @@ def check_log_density(samples, log_density, rows=40):
     np.testing.assert_allclose(value[0] - values[0], float(log_density(away[0])) - expected[0], rtol=1e-8, atol=1e-8)
 
 
+def check_orbits(samples, names=None):
+    """The parameters are known at new points: at the draws `constrain` gives the kept ones, and orbits run by name."""
+    few = samples.select(np.arange(samples.chains), np.arange(60))
+    constrained = [few.constrain(x) for x in few.draws[0, :3]]
+    assert set(few.parameters.shown) <= set(constrained[0])
+    for name in set(constrained[0]) & set(few.parameters.arrays):
+        found = np.stack([np.asarray(row[name]) for row in constrained])
+        np.testing.assert_allclose(found, few.parameters[name][0, :3], rtol=1e-5, atol=1e-5)
+    with_orbits = scv.estimate(few, names, scv.Polynomial(1), orbits=4)
+    alone = scv.estimate(few, names, scv.Polynomial(1), orbits=0)
+    assert with_orbits.labels == alone.labels
+    assert with_orbits.info["orbits"]["states"] == 4
+    assert (np.abs(with_orbits.mean - alone.mean) < 6 * alone.plain.standard_error).all()
+    assert np.median(with_orbits.standard_error / alone.standard_error) < 1
+
+
 def check_stein(samples):
     assert np.abs(stein_check(samples).z).max() <= STEIN_LIMIT
 
@@ -66,3 +82,19 @@ def entries(name, array):
     shape = array.shape[2:]
     means = array.mean(axis=(0, 1))
     return {f"{name}[{', '.join(map(str, i))}]" if shape else name: float(means[i]) for i in np.ndindex(*shape)}
+
+
+def check_summary(make, theirs, medians, names):
+    """`summary` has ArviZ's labels in its order, and every column that ArviZ has, to ArviZ's rounding.
+
+    - `make(stat_focus)`: ours. `theirs`, `medians`: ArviZ's of the same parameters, of both kinds.
+    """
+    for focus, table in (("mean", theirs), ("median", medians)):
+        ours = make(focus).frame()
+        assert list(ours.index) == list(table.index)
+        shared = [name for name in table.columns if not name.startswith("hdi")]
+        places = {name: 2 if name == "r_hat" else 0 if name in ("ess_bulk", "ess_tail") else 3 for name in shared}
+        unit = np.array([10.0 ** -places[name] for name in shared])
+        # a number on the edge of a digit may round to either side
+        assert (np.abs(ours[shared] - table[shared]).to_numpy() <= 0.501 * unit).all()
+        assert list(dict.fromkeys(label.split("[")[0] for label in ours.index)) == list(names)

@@ -1,5 +1,7 @@
 """BlackJAX: trees and arrays, kept and computed gradients, several chains in every layout."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -106,6 +108,15 @@ def test_draws_of_the_warm_up_are_places_to_fit_on(blackjax):
     walk = blackjax.additive_step_random_walk(logdensity, blackjax.mcmc.random_walk.normal(jnp.ones(7)))
     with pytest.raises(scv.InputError, match="`warmup` must hold gradients, but a RWState keeps none"):
         scv.from_blackjax(by_chain, warmup=walk.init(start))
+
+
+def test_gradients_are_counted(states):
+    class Info(NamedTuple):
+        num_integration_steps: np.ndarray
+
+    counted = Info(np.full(np.shape(states.logdensity), 6))
+    assert scv.from_blackjax(states, logdensity, info=counted).gradients == 6 * 2000
+    assert scv.from_blackjax(states, logdensity).gradients is None
 
 
 def test_stein_means_are_zero(samples):

@@ -77,7 +77,7 @@ def write(folder, seed, number, samples=400, save_warmup=True):
         u[:15] += 100  # not to be mistaken for draws
     settings = {"samples": samples, "save": str(save_warmup).lower(), "id": number}
     header = HEADER.format(output="out.csv", diagnostic="diagnostic.csv", **settings)
-    sampler = np.column_stack([np.apply_along_axis(log_density, 1, u), np.zeros((rows, 6))])
+    sampler = np.column_stack([np.apply_along_axis(log_density, 1, u), np.tile([0, 0, 0, 7, 0, 0], (rows, 1))])
     gradient = np.column_stack([np.exp(u[:, 0]) - 3, u[:, 1:]])  # of the potential
     names = ["tau", "b.1.1", "b.2.1", "b.1.2", "b.2.2"]
     twice = 2 * np.exp(u[:, :1])
@@ -112,6 +112,7 @@ def test_files(run):
     samples = scv.from_cmdstan(diagnostics(folder))
     np.testing.assert_array_equal(samples.draws, draws)
     assert samples.names == ("tau", "b[0, 0]", "b[1, 0]", "b[0, 1]", "b[1, 1]")
+    assert samples.gradients == 7 * 400
     check_scores(samples, log_density)
     check_stein(samples)
     b = np.swapaxes(draws[..., 1:].reshape(2, 200, 2, 2), -1, -2)  # column by column

@@ -6,7 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from checks import check_log_density, check_scores, check_stein, check_table, differences, entries
+from checks import (
+    check_log_density,
+    check_orbits,
+    check_scores,
+    check_stein,
+    check_summary,
+    check_table,
+    differences,
+    entries,
+)
 
 import steincv as scv
 
@@ -35,6 +44,7 @@ def groups(y, scale=1.0):
 
 ORDER, SHAPES = ["tau", "mu", "between", "theta"], [(), (), (), (3,)]
 Y = np.array([1.0, 2.0, 30.0])
+QUICK = scv.Polynomial(2)
 
 
 def steps(model=None, **options):
@@ -52,7 +62,7 @@ def mcmc(numpyro):
         steps(groups), num_warmup=300, num_samples=400, num_chains=4, chain_method="vectorized", progress_bar=False
     )
     with jax.enable_x64(True):
-        mcmc.run(jax.random.key(0), Y, scale=2.0, extra_fields=("z_grad",))
+        mcmc.run(jax.random.key(0), Y, scale=2.0, extra_fields=("z_grad", "num_steps"))
     return mcmc
 
 
@@ -103,6 +113,15 @@ def test_scores_are_those_of_the_potential(samples):
 def test_the_log_density_is_that_of_the_potential(samples, mcmc):
     for found in (samples, scv.from_numpyro(without(mcmc, "z_grad"))):
         check_log_density(found, density(groups, ORDER, SHAPES, Y, scale=2.0))
+
+
+def test_orbits_know_the_sites_by_name(samples):
+    check_orbits(samples, ["total", "tau"])
+
+
+def test_gradients_are_counted(samples, mcmc):
+    assert samples.gradients == 10 * 1600  # ten steps of one length
+    assert scv.from_numpyro(without(mcmc, "num_steps"), Y, scale=2.0).gradients is None
 
 
 def test_stein_means_are_zero(samples):
@@ -240,3 +259,10 @@ def test_what_is_no_run_is_refused(numpyro):
         scv.from_numpyro(gibbs)
     with pytest.raises(scv.InputError, match=r"holds no draws yet: call mcmc.run"):
         scv.from_numpyro(MCMC(NUTS(groups), num_warmup=1, num_samples=1))
+
+
+def test_the_summary_is_arviz_s(mcmc):
+    az = pytest.importorskip("arviz")
+    data = az.from_numpyro(mcmc)
+    theirs, medians = (az.summary(data, ORDER, stat_focus=f, hdi_prob=0.9) for f in ("mean", "median"))
+    check_summary(lambda f: scv.summary(mcmc, Y, 2.0, stat_focus=f, method=QUICK), theirs, medians, ORDER)

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from checks import check_log_density, check_scores, check_stein, check_table, entries
+from checks import check_log_density, check_orbits, check_scores, check_stein, check_summary, check_table, entries
 
 import steincv as scv
 
@@ -126,6 +126,22 @@ def test_draws_of_the_warm_up_are_places_to_fit_on(trace, model):
     assert scv.from_arviz(tree_of(trace)).fitting is None
     result = scv.estimate(samples, method=scv.Polynomial(1))  # f is not known at the warm-up's draws
     assert result.info["fitting"].startswith("not used: `samples` holds arrays of parameters")
+
+
+def test_orbits_know_the_variables_by_name(samples, trace, model):
+    """Of draws that were unconstrained anew, and of those that nutpie kept, whose coordinates are in another order."""
+    check_orbits(samples)
+    check_orbits(scv.from_pymc(trace, model), ["total", "share"])
+
+
+def test_a_model_without_a_jax_form_is_asked_one_by_one(samples, plain, model, monkeypatch):
+    monkeypatch.setattr("steincv.adapters.pymc._jaxified", lambda *_: 1 / 0)
+    check_orbits(scv.from_pymc(plain, model), ["tau", "total"])
+
+
+def test_gradients_are_counted(trace, model):
+    steps = dataset_of(trace, "sample_stats")["n_steps"].values
+    assert scv.from_pymc(trace, model).gradients == scv.from_arviz(trace).gradients == steps.sum() > 0
 
 
 def test_stein_means_are_zero(samples):
@@ -279,3 +295,11 @@ def test_a_trace_of_pymc_itself(pm):
     u = samples.draws
     np.testing.assert_allclose(samples.scores, 3 - np.exp(u), rtol=1e-10)
     check_table(samples, means_of(trace, ["rate"]))
+
+
+def test_the_summary_is_arviz_s(trace, plain, model):
+    az = pytest.importorskip("arviz")
+    theirs, medians = (az.summary(trace, ORDER, stat_focus=f, hdi_prob=0.9) for f in ("mean", "median"))
+    quick = scv.Polynomial(1)
+    check_summary(lambda f: scv.summary(trace, stat_focus=f, method=quick), theirs, medians, ORDER)
+    check_summary(lambda f: scv.summary(plain, model, stat_focus=f, method=quick), theirs, medians, ORDER)

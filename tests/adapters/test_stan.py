@@ -5,7 +5,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from checks import check_log_density, check_scores, check_stein, check_table, entries
+from checks import check_log_density, check_orbits, check_scores, check_stein, check_table, entries
 
 import steincv as scv
 
@@ -132,6 +132,12 @@ def test_bridgestan():
         assert np.isfinite(value).tolist() == [True, False]
         assert value[1] == -np.inf
         assert not gradient[1].any()
+    check_orbits(samples)
+    check_orbits(scv.from_stan(samples.draws, model), ["twice", "b"])
+    few = samples.select(np.arange(4), np.arange(30))
+    unknown = scv.estimate(few, ["noise"], scv.Polynomial(1))  # generated: kept at the draws alone
+    assert unknown.info["orbits"]["states"] == 1
+    assert "noise" in unknown.info["orbits"]["why"]
     assert samples.names == ("tau", "b[0, 0]", "b[1, 0]", "b[0, 1]", "b[1, 1]")
     unconstrained = scv.from_stan(samples.draws, model)
     np.testing.assert_array_equal(unconstrained.scores, samples.scores)

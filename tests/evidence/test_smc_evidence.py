@@ -77,7 +77,7 @@ def test_runs_that_differ_widen_the_error_bar():
 
 def test_a_bayes_factor_of_two_kinds():
     first = run(0)
-    posterior, value = particles(0, 1.0)
+    posterior, _ = particles(0, 1.0)
 
     def density(x):
         away = (DATUM - x) / NOISE

@@ -137,8 +137,8 @@ BUGS = (
     Bug(
         "the kurtosis forgotten",
         "judging/error_bars.py",
-        "np.minimum(ess / each - 1, error_ess / each)",
-        "ess / each - 1",
+        "kurtosis = np.asarray(error_ess) / FREEDOM.each",
+        "kurtosis = np.full(np.shape(error_ess), np.inf)",
         ("tests/test_error_bars.py",),
     ),
     Bug(

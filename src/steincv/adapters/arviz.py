@@ -8,8 +8,7 @@ import numpy as np
 
 from ..runtime.validation import InputError
 from ..samples.files import DRAWS, SCORES, labelled_samples, read_samples
-from ..samples.log_density import LogDensity
-from ..samples.samples import Samples
+from ..samples.samples import Constrain, Samples
 from .density import fitting_places
 from .foreign import foreign
 
@@ -30,7 +29,8 @@ def from_arviz(data: object) -> Samples:
     if isinstance(data, str | os.PathLike):
         return read_samples(data)
     group = groups_of(data)
-    return with_model(labelled_samples("the data", group), None, warm_up(group))
+    samples = labelled_samples("the data", group)
+    return with_model(samples, fitting=warm_up(group), gradients=gradients_of(group))
 
 
 def warm_up(group: Callable[[str], Any]) -> tuple[np.ndarray, np.ndarray] | None:
@@ -42,12 +42,17 @@ def warm_up(group: Callable[[str], Any]) -> tuple[np.ndarray, np.ndarray] | None
     return fitting_places(draws, scores)
 
 
-def with_model(
-    samples: Samples, log_density: LogDensity | None, fitting: tuple[np.ndarray, np.ndarray] | None
-) -> Samples:
-    """Return the samples with the log density of their model and more places to fit on."""
-    more: dict[str, Any] = {"log_density": log_density, "fitting": fitting}
-    return Samples(samples.draws, samples.scores, samples.names, samples.constrain, samples.parameters, **more)
+def gradients_of(group: Callable[[str], Any]) -> int | None:
+    """Return how many gradients the sampler took, one per leapfrog step, where its statistics say so."""
+    stats = group("sample_stats")
+    steps = [] if stats is None else [name for name in ("n_steps", "tree_size") if name in stats]
+    return int(np.asarray(stats[steps[0]].values, dtype=np.float64).sum()) if steps else None
+
+
+def with_model(samples: Samples, constrain: Constrain | None = None, **more: Any) -> Samples:
+    """Return the samples with what is known of their model: `log_density`, `fitting`, `gradients` of `Samples`."""
+    constrain = samples.constrain if constrain is None else constrain
+    return Samples(samples.draws, samples.scores, samples.names, constrain, samples.parameters, **more)
 
 
 def groups_of(data: Any) -> Callable[[str], Any]:

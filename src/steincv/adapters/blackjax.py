@@ -22,6 +22,7 @@ def from_blackjax(
     constrain: Callable[[PyTree], Mapping[str, Any]] | None = None,
     *,
     warmup: PyTree = None,
+    info: PyTree = None,
 ) -> Samples:
     """Return samples from the states of a run, stacked over draws.
 
@@ -35,6 +36,7 @@ def from_blackjax(
       entries of the position.
     - `warmup`: what the warm-up reported, `(state, parameters), info = blackjax.window_adaptation(...).run(...)`: its
       draws are more places to fit on, and never averaged over. `info`, or its states.
+    - `info`: what the kernel reported beside the states. Its `num_integration_steps` count the gradients of the run.
     """
     foreign("blackjax")
     states = _stacked(states)
@@ -48,16 +50,18 @@ def from_blackjax(
     by_chain = _by_chain(recorded.shape)
     position = jax.tree.map(by_chain, states.position)
     fitting = None if warmup is None else _warm_up(warmup)
+    steps = [getattr(part, "num_integration_steps", None) for part in (info if isinstance(info, list) else [info])]
+    spent = None if any(part is None for part in steps) else int(sum(np.asarray(part).sum() for part in steps))
     if logdensity_fn is not None:
         density, of_vector = logdensity_fn, position_of_vector(position)
         log_density = by_jax(lambda x: density(of_vector(x)))
         computed, scores = at_draws(log_density, columns(named_leaves(position))[0])
         refuse_another_density("logdensity_fn", computed, by_chain(recorded))
-        return samples_of_tree(position, log_density, scores, constrain, fitting)
+        return samples_of_tree(position, log_density, scores, constrain, fitting, spent)
     if "logdensity_grad" not in fields:
         raise InputError(f"a {type(states).__name__} keeps no gradient: from_blackjax(states, logdensity_fn).")
     scores = columns(named_leaves(jax.tree.map(by_chain, states.logdensity_grad)))[0]
-    return samples_of_tree(position, None, scores, constrain, fitting)
+    return samples_of_tree(position, None, scores, constrain, fitting, spent)
 
 
 def _stacked(states: PyTree) -> PyTree:

@@ -51,7 +51,8 @@ def from_cmdstan(fit: object) -> Samples:
         arrays = stan_names.gather(tables[0].names, stack(tables))
         shown = [name for name in stan_names.bases(columns[:dim]) if name in arrays]
         parameters = Parameters(arrays, shown=shown)
-    return Samples(flat[..., :dim], scores, [stan_names.label(name) for name in columns[:dim]], parameters=parameters)
+    names = [stan_names.label(name) for name in columns[:dim]]
+    return Samples(flat[..., :dim], scores, names, parameters=parameters, gradients=gradients_of(chains))
 
 
 def _files_of(fit: object) -> tuple[list[Path], list[Path | None]]:
@@ -72,6 +73,13 @@ class Table:
     names: tuple[str, ...]
     rows: np.ndarray
     log_density: np.ndarray
+    gradients: int | None
+
+
+def gradients_of(tables: Sequence[Table]) -> int | None:
+    """Return how many gradients all chains took, where every one of them says so."""
+    spent = [table.gradients for table in tables]
+    return None if None in spent else sum(map(int, spent))  # type: ignore[arg-type]
 
 
 def read_table(path: StrPath) -> Table:
@@ -92,7 +100,9 @@ def read_table(path: StrPath) -> Table:
     if kept and len(rows) != kept:
         raise InputError(f"{path}: holds {len(rows)} draws after warm-up, expected {kept}: the run was interrupted.")
     model = [column for column, name in enumerate(names) if not name.endswith("__")]
-    return Table(path, tuple(names[column] for column in model), rows[:, model], rows[:, names.index("lp__")])
+    spent = int(rows[:, names.index("n_leapfrog__")].sum()) if "n_leapfrog__" in names else None
+    shown = tuple(names[column] for column in model)
+    return Table(path, shown, rows[:, model], rows[:, names.index("lp__")], spent)
 
 
 def stack(tables: Sequence[Table]) -> np.ndarray:

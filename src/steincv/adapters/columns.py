@@ -29,7 +29,7 @@ def splitter(shapes: Sequence[Sequence[int]]) -> Callable[[Vector], list[Any]]:
 
     def split(x: Vector) -> list[Any]:
         parts = zip(shapes, sizes, ends, strict=True)
-        return [x[..., end - size : end].reshape(*x.shape[:-1], *shape) for shape, size, end in parts]
+        return [x[..., end - size : end].reshape((*x.shape[:-1], *shape)) for shape, size, end in parts]
 
     return split
 

@@ -11,7 +11,7 @@ from jaxtyping import PyTree
 from ..runtime.rows import over_rows
 from ..runtime.validation import InputError
 from ..samples.samples import Parameters, Samples
-from .columns import columns, splitter
+from .columns import Vector, columns, splitter
 from .density import at_draws, by_jax
 from .foreign import foreign
 from .trees import named_leaves, position_of_vector, samples_of_tree
@@ -21,7 +21,7 @@ def from_numpyro(mcmc: object, *args: object, **kwargs: object) -> Samples:
     """Return samples from a finished `numpyro.infer.MCMC`, with its model's log density.
 
     Gradients that the run kept in double precision, `mcmc.run(..., extra_fields=("z_grad",))`, are used; otherwise
-    they are computed.
+    they are computed. With `extra_fields=("num_steps",)` it is known how many gradients the run took.
 
     **Arguments:**
 
@@ -72,14 +72,14 @@ def from_numpyro(mcmc: object, *args: object, **kwargs: object) -> Samples:
     others = {name: np.asarray(array) for name, array in kept.items() if name not in values}
     parameters = Parameters(values | others, shown=latent)
 
-    def constrain(x: Array) -> dict[str, Any]:
+    def constrain(x: Vector) -> dict[str, Any]:
         """Return the sites that the run kept, at one unconstrained vector."""
         position = dict(zip(latent, split(x), strict=True))
         seeded = seed(model, jax.random.key(0))
         found = library.infer.util.constrain_fn(seeded, args, kwargs, position, return_deterministic=True)
         return {name: found[name] for name in parameters.arrays}
 
-    return Samples(draws, scores, names, constrain, parameters, log_density)
+    return Samples(draws, scores, names, constrain, parameters, log_density, gradients=_gradients(extra))
 
 
 def _latent_sites(trace: Mapping[str, Any], kept: Mapping[str, Any]) -> list[str]:
@@ -137,6 +137,11 @@ def _potential(
     return lambda z: library.infer.util.potential_energy(seeded, args, kwargs, z)
 
 
+def _gradients(extra: Mapping[str, Any]) -> int | None:
+    """Return how many gradients the run took, if it was asked for: mcmc.run(..., extra_fields=("num_steps",))."""
+    return int(np.asarray(extra["num_steps"]).sum()) if "num_steps" in extra else None
+
+
 def _forward(kernel: object) -> bool:
     """Tell whether the kernel differentiates forward: models with a while loop have no other gradient."""
     return bool(getattr(kernel, "_forward_mode_differentiation", False))
@@ -161,4 +166,4 @@ def _of_potential(mcmc: Any, kept: PyTree, extra: Mapping[str, Any]) -> Samples:
     potential = mcmc.sampler._potential_fn
     of_vector = position_of_vector(kept)
     log_density = by_jax(lambda x: -potential(of_vector(x)), _forward(mcmc.sampler))
-    return samples_of_tree(kept, log_density, _kept_scores(extra))
+    return samples_of_tree(kept, log_density, _kept_scores(extra), gradients=_gradients(extra))

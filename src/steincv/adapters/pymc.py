@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,8 +13,8 @@ from ..runtime.rows import over_rows
 from ..runtime.validation import InputError
 from ..samples.files import kept_gradients, labelled_samples, posterior_parameters
 from ..samples.log_density import LogDensity
-from ..samples.samples import Samples
-from .arviz import groups_of, warm_up, with_model
+from ..samples.samples import Constrain, Samples
+from .arviz import gradients_of, groups_of, warm_up, with_model
 from .columns import columns, labels, splitter
 from .density import at_draws
 from .foreign import foreign
@@ -56,12 +56,16 @@ def from_pymc(data: object, model: Any = None) -> Samples:
         raise InputError(f"`data` has no draws of {', '.join(missing)}, and the density depends on all variables.")
     if kept_gradients("the data", group) is not None:
         samples = labelled_samples("the data", group, shown)
-        log_density = _log_density(model, _places(model, samples.names))
-        return with_model(samples, log_density, warm_up(group))
+        places = _places(model, samples.names)
+        constrain = _constrain(model, samples.parameters.arrays if samples.parameters else shown, places)
+        more = {"fitting": warm_up(group), "gradients": gradients_of(group)}
+        return with_model(samples, constrain, log_density=_log_density(model, places), **more)
     parameters = posterior_parameters("the data", posterior, shown)
     draws, names = columns(_unconstrained(model, {name: parameters[name] for name in shown}, group))
     log_density = _log_density(model)
-    return Samples(draws, at_draws(log_density, draws)[1], names, parameters=parameters, log_density=log_density)
+    scores, constrain = at_draws(log_density, draws)[1], _constrain(model, parameters.arrays)
+    spent = gradients_of(group)
+    return Samples(draws, scores, names, constrain, parameters, log_density=log_density, gradients=spent)
 
 
 def _unconstrained(model: Any, values: Mapping[str, np.ndarray], group: Callable[[str], Any]) -> dict[str, np.ndarray]:
@@ -108,6 +112,38 @@ def _log_density(model: Any, order: Sequence[int] | None = None) -> LogDensity:
         return values, gradients[:, place]
 
     return LogDensity(batch)
+
+
+def _constrain(model: Any, wanted: Iterable[str], order: Sequence[int] | None = None) -> Constrain:
+    """Return a function from one unconstrained vector to those variables of the model that were kept."""
+    names = [name for name in wanted if name in model.named_vars]
+    first = model.initial_point()
+    split = splitter([first[v.name].shape for v in model.value_vars])
+    dim = sum(first[v.name].size for v in model.value_vars)
+    own = np.arange(dim) if order is None else np.argsort(order)  # where each coordinate of the model is in the vector
+
+    @functools.cache
+    def by_jax() -> Callable | None:
+        try:
+            return _jaxified(model.value_vars, outputs())
+        except Exception:  # an operation without a JAX form fails in many ways
+            return None
+
+    @functools.cache
+    def by_pytensor() -> Callable:
+        return model.compile_fn(outputs(), inputs=model.value_vars, point_fn=False, on_unused_input="ignore")
+
+    @functools.cache
+    def outputs() -> list[Any]:
+        return model.replace_rvs_by_values([model[name] for name in names])
+
+    def constrain(x: Any) -> dict[str, Any]:
+        f = by_jax()
+        # without a JAX form the vector must be one of numbers: what asks with a traced one then asks one by one
+        row = np.asarray(x) if f is None else x
+        return dict(zip(names, (f or by_pytensor())(*split(row[own])), strict=True))
+
+    return constrain
 
 
 def _places(model: Any, names: Sequence[str]) -> list[int]:

@@ -106,7 +106,8 @@ def _of_bridgestan(fit: object, model: Any) -> Samples:
     """Ask BridgeStan for the gradients at the draws, unconstrained where they are not."""
     if not isinstance(model, foreign("bridgestan").StanModel):
         raise InputError(f"`model` must be a bridgestan.StanModel, got {type(model).__name__}.")
-    names = model.param_names()
+    names, known = model.param_names(), model.param_names(include_tp=True)
+    spent = None
     if isinstance(fit, np.ndarray):
         draws = fit[None] if fit.ndim == 2 else fit
         if draws.ndim != 3 or draws.shape[-1] != model.param_unc_num():
@@ -115,9 +116,9 @@ def _of_bridgestan(fit: object, model: Any) -> Samples:
             )
         draws = np.asarray(draws, np.float64)
         flat = _each(lambda u: model.param_constrain(u, include_tp=True), draws)
-        arrays = stan_names.gather(model.param_names(include_tp=True), flat)
+        arrays = stan_names.gather(known, flat)
     else:
-        arrays = _arrays_of(fit)
+        arrays, spent = _arrays_of(fit)
         missing = [name for name in stan_names.bases(names) if name not in arrays]
         if missing:
             raise InputError(f"`fit` has no {', '.join(missing)}, and the density depends on all parameters.")
@@ -126,7 +127,14 @@ def _of_bridgestan(fit: object, model: Any) -> Samples:
     scores = _each(lambda u: model.log_density_gradient(u, propto=True, jacobian=True)[1], draws)
     labels = [stan_names.label(name) for name in model.param_unc_names()]
     parameters = Parameters(arrays, shown=stan_names.bases(names))
-    return Samples(draws, scores, labels, parameters=parameters, log_density=_log_density(model))
+
+    def constrain(u: Any) -> dict[str, Any]:
+        """Return parameters and transformed parameters at one vector of numbers, not a traced one."""
+        row = np.ascontiguousarray(np.asarray(u), dtype=np.float64)
+        flat = model.param_constrain(row, include_tp=True)
+        return {name: array[0, 0] for name, array in stan_names.gather(known, np.asarray(flat)[None, None]).items()}
+
+    return Samples(draws, scores, labels, constrain, parameters, _log_density(model), gradients=spent)
 
 
 def _log_density(model: Any) -> LogDensity:
@@ -162,18 +170,18 @@ def _each(f: Callable[[np.ndarray], np.ndarray], rows: np.ndarray) -> np.ndarray
     return np.array(found, dtype=np.float64).reshape(*rows.shape[:2], -1)
 
 
-def _arrays_of(fit: Any) -> dict[str, np.ndarray]:
-    """Return the draws of a fit as `(chain, draw, ...)` for every variable."""
+def _arrays_of(fit: Any) -> tuple[dict[str, np.ndarray], int | None]:
+    """Return the draws of a fit as `(chain, draw, ...)` for every variable, and how many gradients it took."""
     library = type(fit).__module__.split(".")[0]
     if library == "stan":
-        return _arrays_of_pystan(fit)
+        return _arrays_of_pystan(fit), None
     if library == "cmdstanpy":
-        from .cmdstan import read_table, stack
+        from .cmdstan import gradients_of, read_table, stack
 
         tables = [read_table(path) for path in fit.runset.csv_files]
-        return stan_names.gather(tables[0].names, stack(tables))
+        return stan_names.gather(tables[0].names, stack(tables)), gradients_of(tables)
     if isinstance(fit, Mapping):
-        return {str(name): np.asarray(array) for name, array in fit.items()}
+        return {str(name): np.asarray(array) for name, array in fit.items()}, None
     raise InputError(
         f"`fit` must be a fit of PyStan or CmdStanPy, a dict of arrays (chain, draw, ...) or an array of "
         f"unconstrained draws; got {type(fit).__name__}."

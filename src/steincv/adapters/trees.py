@@ -21,6 +21,7 @@ def samples_of_tree(
     scores: np.ndarray | None,
     constrain: Callable[[PyTree], Mapping[str, Any]] | None = None,
     fitting: tuple[np.ndarray, np.ndarray] | None = None,
+    gradients: int | None = None,
 ) -> Samples:
     """Return samples from a tree of arrays `(chain, draw, ...)`; `constrain` is a function of one position.
 
@@ -31,7 +32,7 @@ def samples_of_tree(
     if scores is None:
         assert log_density is not None
         scores = at_draws(log_density, draws)[1]
-    more: dict[str, Any] = {"log_density": log_density, "fitting": fitting}
+    more: dict[str, Any] = {"log_density": log_density, "fitting": fitting, "gradients": gradients}
     if constrain is not None:
         of_vector = position_of_vector(position)
         return Samples(draws, scores, names, lambda x: constrain(of_vector(x)), **more)

@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from ..samples.log_density import LogDensity
 from ..samples.samples import Samples
-from ..stein.coordinates import DRAWS_PER_DIMENSION, LARGEST, Coordinates, Standardise
+from ..stein.coordinates import LARGEST, LIMITS, Coordinates, Standardise
 from ..stein.folds import Fold
 from ..stein.learned.coordinates import LearnedCoordinates, learned_coordinates
 from ..stein.learned.fisher import robust_metric
@@ -40,7 +40,7 @@ class Proposal:
         """Return the proposal with the least Fisher divergence at these draws: of a normal density it is that one."""
         dim = samples.dim
         z, s = coordinates.pull(samples.draws.reshape(-1, dim), samples.scores.reshape(-1, dim))
-        found, _ = robust_metric(z, s, len(z) > DRAWS_PER_DIMENSION * dim)
+        found, _ = robust_metric(z, s, len(z) > LIMITS.draws_per_dimension * dim)
         if found.spread.ndim == 1:
             return cls(coordinates, Affine(found.mean + found.spread * found.drift, np.sqrt(found.spread)))
         factor = np.linalg.cholesky(found.spread)

@@ -56,7 +56,8 @@ def sensitivity(
     >>> import numpy as np, steincv as scv
     >>> x = np.random.default_rng(0).normal(size=(4, 250, 1)) / np.sqrt(2)  # prior N(0, 1), datum 0 with noise N(0, 1)
     >>> samples = scv.Samples(x, -2 * x, names=["theta"])
-    >>> result = scv.sensitivity(samples, lambda x: {"square": x[0] ** 2}, log_prior=-0.5 * x[..., 0] ** 2)
+    >>> log_prior, method = -0.5 * x[..., 0] ** 2, scv.Polynomial(4)
+    >>> result = scv.sensitivity(samples, lambda x: {"square": x[0] ** 2}, log_prior=log_prior, method=method)
     >>> bool(abs(result["prior"].mean[0] + 0.25) < 1e-6)  # E[theta^2] = 1 / (a + 1)
     True
     """

@@ -24,7 +24,7 @@ from ..runtime.validation import InputError, whole_number
 from ..samples.samples import Samples
 from .ladder import check_temperatures
 from .rung import check_values, log_mean
-from .thermodynamic import LABEL, independent_sum, named_rungs
+from .thermodynamic import LABEL, _independent, _named
 
 
 class Runs(NamedTuple):
@@ -90,8 +90,10 @@ def smc_evidence(
     both = [step.plain for step in steps], [step.controlled for step in steps]
     plain, better = map(_total, both)
     aligned = len({step.plain.shape for step in steps}) == 1
+    # where steps have different numbers of particles, no draws of the sum exist; its value stands for them
     joined = [
-        np.sum(series, axis=0) if aligned else np.full((1, 1), np.sum([s.mean() for s in series])) for series in both
+        np.sum(series, axis=0) if aligned else np.full((1, 1), found.average.mean)
+        for series, found in zip(both, (plain, better), strict=True)
     ]
     used = any(m != "plain" for step in steps for m in step.result.method)
     info = {
@@ -159,7 +161,7 @@ class _Total(NamedTuple):
 
 def _total(series: Sequence[np.ndarray]) -> _Total:
     """Return the sum of all increments, with the error of independent steps, or that between runs if it is larger."""
-    found = independent_sum(series)
+    found = _independent(series)
     chains = {s.shape[0] for s in series}
     if len(chains) > 1 or (runs := chains.pop()) < RUNS.fewest:
         return _Total(found, None)
@@ -180,8 +182,7 @@ def _statuses(steps: Sequence[_Step], t: np.ndarray) -> list[Status]:
             if status.code in kinds:
                 found.setdefault(status.code, []).append((k, status.message))
     result = [
-        Status(code, f"at {named_rungs([k for k, _ in entries], t)}: {entries[0][1]}")
-        for code, entries in found.items()
+        Status(code, f"at {_named([k for k, _ in entries], t)}: {entries[0][1]}") for code, entries in found.items()
     ]
     if all(Code.NO_GAIN in {s.code for s in step.result.status[0]} for step in steps):
         result.append(Status(Code.NO_GAIN, "control variates did not help at any step, so plain means are used."))

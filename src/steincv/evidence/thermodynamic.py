@@ -216,7 +216,7 @@ def _discretisation(pieces: Sequence[Rung], rule: Integral) -> float:
     largest = 0.0
     for probe in rule.probes:
         parts = [r.moments(float(w), float(v))[1] for r, w, v in zip(rungs, probe.mean, probe.variance, strict=True)]
-        found = independent_sum(parts)
+        found = _independent(parts)
         largest = max(largest, float(found.mean) ** 2 - float(found.standard_error) ** 2)
     return float(np.sqrt(largest))
 
@@ -243,7 +243,7 @@ def _add_up(pieces: Sequence[Rung], rule: Integral, coupled: bool | None) -> _To
             f"`coupled` = True needs the same chains and draws at every rung; there are {len(shapes)} different shapes."
         )
     discretisation = _discretisation(pieces, rule)
-    apart = [independent_sum([pair[i] for pair in contributions]) for i in (0, 1)]
+    apart = [_independent([pair[i] for pair in contributions]) for i in (0, 1)]
     joined: list[np.ndarray] = []
     together: list[Average] = []
     if aligned:
@@ -267,7 +267,7 @@ def _add_up(pieces: Sequence[Rung], rule: Integral, coupled: bool | None) -> _To
     )
 
 
-def independent_sum(series: Sequence[np.ndarray]) -> Average:
+def _independent(series: Sequence[np.ndarray]) -> Average:
     """Return the sum of independent means, with Welch's degrees of freedom and the smallest of the effective sizes."""
     parts = [average(s[..., None]).reshape(()) for s in series]
     squares = np.array([float(p.standard_error) ** 2 for p in parts])
@@ -317,8 +317,7 @@ def _statuses(pieces: Sequence[Rung], trouble: Sequence[str | None], t: np.ndarr
             if status.code in kinds:
                 found.setdefault(status.code, []).append((k, status.message))
     result = [
-        Status(code, f"at {named_rungs([k for k, _ in entries], t)}: {entries[0][1]}")
-        for code, entries in found.items()
+        Status(code, f"at {_named([k for k, _ in entries], t)}: {entries[0][1]}") for code, entries in found.items()
     ]
     codes = [{s.code for s in piece.result.status[0]} for piece in pieces]
     if all(Code.NO_GAIN in c for c in codes):
@@ -326,7 +325,7 @@ def _statuses(pieces: Sequence[Rung], trouble: Sequence[str | None], t: np.ndarr
     return result
 
 
-def named_rungs(rungs: Sequence[int], t: np.ndarray) -> str:
+def _named(rungs: Sequence[int], t: np.ndarray) -> str:
     if len(rungs) == 1:
         return rung_name(rungs[0], t)
     shown = ", ".join(map(str, rungs[:6])) + (f" and {len(rungs) - 6} more" if len(rungs) > 6 else "")

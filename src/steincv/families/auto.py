@@ -10,6 +10,7 @@ from ..stein.coordinates import Standardise
 from .budget import LIMITS, Stage, plan
 from .method import Control, CrossFit, Kind, Member, Method, Problem, Simpler, Term, Training, WeightedSum
 from .racing import race
+from .spectral import draws_per_effective, windows_of
 from .stack import Stack, combine
 
 
@@ -42,7 +43,9 @@ class Auto(Method):
         members: list[Member] = []
         fits: list[CrossFit] = []
         closed = 0
-        planned = plan(training.fewest, training.draws.shape[-1], f.shape[-1])
+        slowness = draws_per_effective(f)
+        slow = bool((slowness >= LIMITS.slow).any())
+        planned = plan(training.fewest, training.draws.shape[-1], f.shape[-1], slow)
         left_out = list(planned.left_out)
         for stage in planned.stages:
             asked = _asked(stage, left)
@@ -65,7 +68,8 @@ class Auto(Method):
                 if member.kind in left:
                     np.minimum(left[member.kind], _ratio(training, g), out=left[member.kind])
         names = [str(member) for member in members]
-        stacked = combine(names, fits, f, training.folds, start, LIMITS.within)
+        windows = np.where(slowness >= LIMITS.slow, windows_of(slowness, f.shape[1]), 1) if slow else None
+        stacked = combine(names, fits, f, training.folds, start, LIMITS.within, windows)
         if left_out:
             stacked = replace(stacked, info={**stacked.info, "left_out": tuple(left_out)})
         if training.fewest < LIMITS.some:

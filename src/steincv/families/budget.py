@@ -1,5 +1,6 @@
 """What n draws in D dimensions can carry: which members the default fits, in one place for every verb."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..runtime.memory import available_memory
@@ -34,6 +35,8 @@ class Limits(NamedTuple):
     potential_dimensions: int = 1000
     # Below this share of the variance there is nothing left to win, only round-off.
     solved: float = 1e-18
+    # Where so many draws count as one, the variance of a mean is another than that of a draw, and is fitted to as well.
+    slow: float = 10.0
     # A member that leaves more than so many times what the best one leaves adds nothing but its far draws.
     within: float = 10.0
     # Members that are raced on the first fold go on if without them some output would be left with more than this many
@@ -83,14 +86,18 @@ class Plan(NamedTuple):
     left_out: tuple[tuple[str, str], ...]
 
 
-def plan(n: int, dim: int, outputs: int) -> Plan:
-    """Return what the default fits to n draws in `dim` dimensions."""
+def plan(n: int, dim: int, outputs: int, slow: bool = False) -> Plan:
+    """Return what the default fits to n draws in `dim` dimensions, of chains that may be slow."""
     quadratic, cubic = feature_count(dim, 2), feature_count(dim, 3)
     closed = [Entry(Polynomial(1), both=2 * dim <= n / 4)]
     if n >= LIMITS.few and quadratic <= LIMITS.quadratic_features_per_draw * n:
         closed.append(Entry(Polynomial(2), both=2 * quadratic <= LIMITS.quadratic_features_per_draw * n))
     if cubic <= LIMITS.cubic_features_per_draw * n:
         closed.append(Entry(Polynomial(3)))
+    if slow:
+        fits = [Polynomial(d, objective="spectral") for d in range(len(closed), 0, -1)]
+        best = [fit for fit in fits if not _too_much(fit.cost(n, dim, outputs))][:1]
+        closed += [Entry(replace(fit, objective=o)) for fit in best for o in ("diffusion", "spectral")]
     dear = []
     if n >= LIMITS.few and dim <= LIMITS.kernel_dimensions:
         landmarks = LIMITS.landmarks if n > LIMITS.kernel_draws else None

@@ -132,8 +132,10 @@ class Training:
 
     - `folds`: of the first `chains` chains, which are averaged over. Chains after them are only fitted on.
     - `states`, `weight`: every draw is this many states in a row, an orbit, or one with a weight; as in `Problem`.
-    - `keep`: g of every fold is kept as a function, to be evaluated at other draws. Everything is then fitted in this
-      process, for functions do not travel.
+    - `base`: for every fold a control variate whose parameters come from its training draws, at all states. Members
+      are fitted to f with it, and have it in their g: what takes a jump out of f before any family sees it.
+    - `keep`: g of every fold, without the base, is kept as a function, to be evaluated at other draws. Everything is
+      then fitted in this process, for functions do not travel.
     """
 
     draws: Float[np.ndarray, "chain state dim"]
@@ -147,6 +149,7 @@ class Training:
     states: int = 1
     weight: Float[np.ndarray, "chain state"] | None = None
     keep: bool = False
+    base: Float[np.ndarray, "fold chain state out"] | None = None
     _made: dict[tuple[int, str], FoldProblem] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -255,7 +258,8 @@ class Training:
             if all_.size == own.size and not weighted
             else Samples.trusted(all_.take(self.draws), all_.take(self.scores), self.names)
         )
-        problem, scale = standard(samples, all_.take(self.values), coordinates, like_draws(self.values))
+        values = self.values if self.base is None else self.values + self.base[k]
+        problem, scale = standard(samples, all_.take(values), coordinates, like_draws(values))
         weight = None if self.weight is None else all_.take(self.weight).reshape(-1)
         if weighted and weight is not None:  # penalties are judged by squared weights, which is their variance
             weight = weight / weight.mean()
@@ -275,8 +279,8 @@ class Training:
             return learned_coordinates(draws, Samples.trusted(self.draws, self.scores, self.names), first)
         learned = self.problem(k, "learned").coordinates
         if kind == "both":
-            affine = self.problem(k, "affine").coordinates
-            return SideBySide(affine, learned) if isinstance(learned, LearnedCoordinates) else affine
+            usual = self.problem(k, "affine").coordinates
+            return SideBySide(usual, learned) if isinstance(learned, LearnedCoordinates) else usual
         if isinstance(learned, LearnedCoordinates):
             return learned.unmixed(draws)
         return self.problem(k, "scaled").coordinates
@@ -296,14 +300,15 @@ class Training:
             fitted = Fitted(coordinates, scale if outputs is None else scale[outputs], control)
             kept += [fitted] * self.keep
             g = fitted(Samples.trusted(test.take(self.draws), test.take(self.scores), self.names))
+            if self.base is not None:
+                g = g + test.take(self.base[k])[..., slice(None) if outputs is None else outputs]
             found.append(self._over_orbits(test, g))
         return _Answer(found, [dict(control.info) for control in controls], time.perf_counter() - start, kept)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """Return all that a fit looks at, to be sent elsewhere."""
         arrays = {"draws": self.draws, "scores": self.scores, "values": self.values}
-        if self.weight is not None:
-            arrays["weight"] = self.weight
+        arrays |= {name: a for name in ("weight", "base") if (a := getattr(self, name)) is not None}
         for k, fold in enumerate(self.folds):
             for name, block in (("train", fold.train), ("test", fold.test)):
                 arrays[f"{k} {name} chains"], arrays[f"{k} {name} draws"] = block.chains, block.draws
@@ -319,7 +324,7 @@ def _fit_elsewhere(arrays: Arrays, layout: tuple, job: tuple[Member, tuple[int, 
 
     folds = tuple(Fold(block(k, "train"), block(k, "test")) for k in range(count))
     data = (arrays["draws"], arrays["scores"], arrays["values"], folds)
-    training = Training(*data, names, seed, chains, coordinates, states, arrays.get("weight"))
+    training = Training(*data, names, seed, chains, coordinates, states, arrays.get("weight"), base=arrays.get("base"))
     with blas_threads(training._work):
         return training.run(*job)
 

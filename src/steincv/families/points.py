@@ -2,19 +2,20 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from ..judging.error_bars import average
 from ..runtime.validation import InputError, whole_number
 from ..samples.log_density import LogDensity
 from ..samples.samples import Samples
 from ..samples.values import values_of
 from ..stein.coordinates import Coordinates, Standardise
 from ..stein.folds import Fold
-from ..stein.orbits import Orbits, check_model, find_step, orbits
+from ..stein.orbits import SETTINGS, Orbits, check_model, find_step, orbits
 from .method import Kind, Training
 from .polynomial.hermite import feature_count
 
@@ -33,6 +34,8 @@ class Price(NamedTuple):
 
 
 PRICE = Price()
+# Draws from which orbits are run while the step is looked for.
+TRIAL_DRAWS = SETTINGS.trial_draws * SETTINGS.rounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +60,17 @@ class Points:
     ) -> Training:
         data = (self.draws, self.scores, targets(self.values), tuple(folds), names, seed, self.chains, coordinates)
         return Training(*data, self.states, self.weight)
+
+    def judged(
+        self, plain: Float[np.ndarray, "chain draw out"], averaged: Float[np.ndarray, "chain draw column"]
+    ) -> "Points":
+        """Return the same, with what averaging f over orbits gained by itself, the median over outputs."""
+        if self.states == 1:
+            return self
+        before, after = (average(a[..., : plain.shape[-1]], tails=False).standard_error for a in (plain, averaged))
+        moving = after > 0
+        gain = float(np.median((before[moving] / after[moving]) ** 2)) if moving.any() else 1.0
+        return replace(self, info={**self.info, "orbits": {**self.info["orbits"], "averaging": gain}})
 
 
 def gather(
@@ -110,6 +124,14 @@ def _states(samples: Samples, f: Any, wanted: Any, n: int) -> tuple[int, dict[st
     if n >= PRICE.plenty * features:
         return 1, {}
     states = PRICE.most if n < 4 * features else PRICE.few
+    if samples.gradients is not None:  # no more than the sampler took, those that look for the step among them
+        states = min(states, (samples.gradients - 3 * PRICE.probed) // (samples.size + TRIAL_DRAWS))
+    if states <= 1:
+        return 1, {"orbits": {"states": 1, "sampler": samples.gradients}}
+    try:
+        _at(samples.draws[:1, :1], f, samples)
+    except InputError as error:  # values kept at the draws alone, such as those that Stan generates
+        return 1, {"orbits": {"states": 1, "why": str(error)}}
     seconds = _seconds_per_gradient(samples) * samples.draws.shape[0] * samples.draws.shape[1]
     affordable = 1 + int(PRICE.seconds / max(seconds, 1e-9))
     return (min(states, affordable), {}) if affordable > 1 else (1, {"orbits": {"states": 1, "seconds": seconds}})
@@ -173,6 +195,7 @@ def _around(
         "effective": float(np.concatenate(effective).mean()),
         "lost": float(np.concatenate(lost).mean()),
         "gradients": model.spent[0] - before,
+        "sampler": samples.gradients,
         "seconds": time.perf_counter() - start,
     }
     return x, s, weight, {"orbits": info}

@@ -78,4 +78,4 @@ def block_deviation(unit: Unit, series: Series, outputs: int) -> tuple[np.ndarra
     variance = np.divide(variance, 4 * sd**2, out=np.zeros(outputs), where=sd > 0) * unit.scale**2
     # an exact answer has no variance but that of round-off
     ess = np.clip(series.effective(variance, found), found.ess, most_effective_draws(series.size))
-    return draws, Average(found.mean, found.standard_error, ess, found.error_ess)
+    return draws, Average(found.mean, found.standard_error, ess, found.error_ess, tail=found.tail)

@@ -17,6 +17,8 @@ RHAT_LIMIT = 1.1
 TAIL_LIMIT = 0.5
 # Where fewer draws than this, and than this share of the effective ones, carry the error bar, it is a matter of luck.
 FEW_CARRIERS, FEW_SHARE = 10.0, 1 / 40
+# Fewer degrees of freedom than this only come of f and f + g both having long tails: intervals cover 90 %, not 95.
+FEW_FREEDOM = 0.97
 # Among 2 dim + 1 z values of correct input the largest is beyond this once in ten thousand for dim = 100.
 STEIN_LIMIT = 5.0
 # In shorter chains there is no telling one draw from the next.
@@ -202,8 +204,14 @@ def status_of_values(rhat: np.ndarray, khat: np.ndarray, ess: np.ndarray) -> lis
 
 
 def rare_draws_status(mean: Average, k: int) -> list[Status]:
-    """Whether a handful of draws carries the error bar of output k."""
-    carriers = mean.error_ess[k] / 2
-    if carriers >= min(FEW_CARRIERS, FEW_SHARE * mean.ess[k]):
+    """Whether draws that have not come may decide about output k.
+
+    Few draws often carry an error bar: the tail index says how much larger the next may be, and the interval and the
+    gain allow for that. They cannot where those few stand apart from all others or have no tail that could be fitted,
+    or where the tails of f itself are long too.
+    """
+    carriers, tail = mean.carriers[k], mean.tail[k]
+    few = carriers < min(FEW_CARRIERS, FEW_SHARE * mean.ess[k])
+    if not few or (np.isfinite(tail) and mean.degrees_of_freedom[k] >= FEW_FREEDOM):
         return []
-    return [Status.of(Code.RARE_DRAWS, carriers=max(carriers, 1.0))]
+    return [Status.of(Code.RARE_DRAWS, carriers=carriers)]

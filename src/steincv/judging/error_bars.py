@@ -4,14 +4,14 @@ The standard error is $\mathrm{sd}/\sqrt{\mathrm{ESS}}$ with the split-chain eff
 *controlled* draws, so autocorrelation and disagreement between chains are in it.
 
 For independent draws its square is unbiased, but where few draws carry it, it is mostly too small and seldom far
-too large. The interval therefore takes its degrees of freedom from the kurtosis: see `error_draws`.
+too large. The interval therefore takes its degrees of freedom from the kurtosis and the tail: see `degrees_of_freedom`.
 """
 
 import contextlib
 import sys
 import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.special
@@ -27,13 +27,38 @@ if TYPE_CHECKING:
 ROUND_OFF = 1e-10
 
 
+class Freedom(NamedTuple):
+    """What degrees of freedom follow from: set by true errors in benchmarks/gain.py and coverage_tails.py."""
+
+    # Draws per degree of freedom: autocovariances are estimated too, and a sample kurtosis is mostly too small.
+    each: float = 5.0
+    # From so many carriers of the error on, their number alone counts; below, the tail index does.
+    many: float = 15.0
+    # Degrees of freedom times tail index, and the indices between which it counts.
+    spread: float = 1.5
+    shortest: float = 0.1
+    longest: float = 1.5
+    # Distances among the largest few of which one is so many times the next are no tail: those draws stand apart.
+    apart: float = 100.0
+    largest: int = 6
+    # How much of the tail index of f, up to where its variance ends, is added to that of f + g: draws of f that have
+    # not come are far out for both.
+    beside: float = 0.5
+    finite: float = 0.5
+
+
+FREEDOM = Freedom()
+
+
 @dataclass(frozen=True, eq=False)
 class Average:
     """Means of several series with standard errors and effective sample sizes, shaped like f's outputs.
 
     - `ess`: the effective size of the draws, as measured.
     - `error_ess`: how many Gaussian draws would know the standard error as well; `ess` if not given.
-    - `degrees_of_freedom`: of the Student intervals; those that follow from the two sizes if not given.
+    - `degrees_of_freedom`: of the Student intervals; those that follow from the sizes and the tail if not given.
+    - `tail`: the Pareto k of distances from the median, infinite where a few draws stand apart; NaN where many draws
+      carry the error bar, or none is known.
     """
 
     mean: np.ndarray
@@ -41,12 +66,30 @@ class Average:
     ess: np.ndarray
     error_ess: np.ndarray = None  # type: ignore[assignment]
     degrees_of_freedom: np.ndarray = None  # type: ignore[assignment]
+    tail: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         if self.error_ess is None:
             object.__setattr__(self, "error_ess", self.ess)
+        if self.tail is None:
+            object.__setattr__(self, "tail", np.full(np.shape(self.ess), np.nan))
         if self.degrees_of_freedom is None:
-            object.__setattr__(self, "degrees_of_freedom", degrees_of_freedom(self.ess, self.error_ess))
+            object.__setattr__(
+                self,
+                "degrees_of_freedom",
+                degrees_of_freedom(self.ess, self.error_ess, np.minimum(self.tail, FREEDOM.longest)),
+            )
+
+    @property
+    def carriers(self) -> np.ndarray:
+        """About how many draws carry the error bar."""
+        return np.asarray(np.maximum(self.error_ess / 2, 1.0))
+
+    def beside(self, plain: "Average") -> "Average":
+        """Return this average of f + g with intervals that know of the tail of f too."""
+        tail = np.minimum(self.tail, FREEDOM.longest)
+        tail = tail + FREEDOM.beside * np.clip(np.nan_to_num(plain.tail), 0.0, FREEDOM.finite)
+        return replace(self, degrees_of_freedom=degrees_of_freedom(self.ess, self.error_ess, tail))
 
     def interval(self, level: float = 0.95) -> np.ndarray:
         """Return Student intervals, with a last axis of 2."""
@@ -71,16 +114,30 @@ class Average:
         return Average(*(np.asarray(x[pick]) for x in vars(self).values()))
 
 
-def degrees_of_freedom(ess: np.ndarray, error_ess: np.ndarray | float = np.inf) -> np.ndarray:
-    """Return those of the Student distribution that a mean over its standard error has.
+def degrees_of_freedom(
+    ess: np.ndarray, error_ess: np.ndarray | float = np.inf, tail: np.ndarray | float = np.nan
+) -> np.ndarray:
+    r"""Return those of the Student distribution that a mean over its standard error has.
 
     The variance estimate behind an error bar is itself uncertain, as if from a fifth of the effective draws in
     independent Gaussian squares: the autocovariances are estimated too. Intervals are 7 % wider than normal ones at 100
-    effective draws. Tails count by the same fifth of `error_draws`, as a sample kurtosis is mostly too small (measured
-    in benchmarks/coverage_tails.py).
+    effective draws. Tails count by the same fifth of `error_draws`, as a sample kurtosis is mostly too small.
+
+    Where fewer than `FREEDOM.many` draws carry the error, how many did is luck: a kurtosis is small as long as the
+    largest draw has not come. What tells is whether others may be far larger, the tail index $k$. Student's t on $\nu$
+    degrees of freedom has $k = 1/\nu$, and the error turns out to have $\nu = 1.5/k$, whatever the kurtosis (measured
+    in benchmarks/gain.py). From one to `many` carriers $m$ there is a geometric mean of the two, with weight $(m/15)^2$
+    on the kurtosis, and never more than $1 + m/2$.
     """
-    each = 5  # draws per degree of freedom
-    return np.asarray(np.maximum(np.minimum(ess / each - 1, error_ess / each), 1.0))
+    carriers = np.asarray(error_ess) / 2
+    known = ~np.isnan(tail) & (carriers < FREEDOM.many)
+    weight = np.minimum(carriers / FREEDOM.many, 1.0) ** 2
+    rate = FREEDOM.spread / np.maximum(np.where(known, tail, 1.0), FREEDOM.shortest)
+    kurtosis = np.asarray(error_ess) / FREEDOM.each
+    with np.errstate(invalid="ignore", over="ignore"):
+        blended = np.where(known, kurtosis, 1.0) ** weight * rate ** (1 - weight)
+    tails = np.where(known, np.minimum(blended, 1 + carriers / 2), np.maximum(kurtosis, 1.0))
+    return np.asarray(np.minimum(np.maximum(ess / FREEDOM.each - 1, 1.0), tails))
 
 
 def average(series: Float[np.ndarray, "chain draw out"], *, tails: bool = True) -> Average:
@@ -94,13 +151,18 @@ def average(series: Float[np.ndarray, "chain draw out"], *, tails: bool = True) 
     mean = center + spread * shift
     deviation = unit.std(axis=(0, 1), ddof=1)
     ess = np.full(mean.shape, float(chains * draws))
-    error_ess = ess.copy()
+    error_ess, tail = ess.copy(), np.full(mean.shape, np.nan)
     moving = deviation > 0
     if moving.any():
         ess[moving] = effective_draws(unit[..., moving])
         if tails:
-            error_ess[moving] = error_draws((unit - shift)[..., moving] / deviation[moving])
-    return Average(mean, spread * deviation / np.sqrt(ess), ess, error_ess if tails else ess)
+            z = (unit - shift)[..., moving] / deviation[moving]
+            error_ess[moving] = error_draws(z)
+            few = np.flatnonzero(moving)[error_ess[moving] < 2 * FREEDOM.many]
+            if len(few):
+                some = unit[..., few]
+                tail[few] = tail_of_distances(np.abs(some - np.median(some, axis=(0, 1))))
+    return Average(mean, spread * deviation / np.sqrt(ess), ess, error_ess if tails else ess, tail=tail)
 
 
 def error_draws(z: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, " out"]:
@@ -127,7 +189,7 @@ def array_stats() -> "BaseArray":
 
 
 def load_array_stats_beside() -> None:
-    """Begin to import arviz-stats in a thread of its own: it is wanted at the end of an estimate, and takes a second."""
+    """Begin to import arviz-stats in a thread: it is wanted at the end of an estimate, and takes a second."""
     if "arviz_stats.base" not in sys.modules:
         threading.Thread(target=array_stats).start()
 
@@ -155,16 +217,29 @@ def split_rhat(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray,
     return np.where(np.isnan(rhat), 1.0, rhat)
 
 
+def tail_of_distances(distances: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, " out"]:
+    """Return the Pareto k of distances from a median, infinite where a few draws stand apart from all others."""
+    flat = distances.reshape(-1, distances.shape[-1])
+    largest = np.sort(np.partition(flat, -min(FREEDOM.largest, len(flat)), axis=0)[-FREEDOM.largest :], axis=0)
+    apart = (largest[1:] > FREEDOM.apart * largest[:-1]).any(axis=0)
+    return np.where(apart, np.inf, pareto_k(distances, "right"))
+
+
 def tail_index(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, " out"]:
     """Return the Pareto k of the heavier tail of every output: moments of order 1/k and more are infinite."""
+    return np.nan_to_num(pareto_k(series), nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def pareto_k(series: Float[np.ndarray, "chain draw out"], tail: str = "both") -> Float[np.ndarray, " out"]:
+    """Return the same, or that of the `"right"` tail, and NaN where there is no tail to fit."""
     unit = unit_range(series).unit
     chains, draws, outputs = unit.shape
+    khat = np.full(outputs, np.nan)
     if chains * draws < 100:  # no tail to speak of
-        return np.zeros(outputs)
-    khat = np.zeros(outputs)
+        return khat
     for k in range(outputs):
         if unit[..., k].std() > 0:
             # values that tie, as those of an indicator or a count, may have no tail to fit
             with contextlib.suppress(ValueError), np.errstate(divide="ignore", invalid="ignore"):
-                khat[k] = array_stats().pareto_khat(unit[..., k], chain_axis=0, draw_axis=1, r_eff=1.0)
-    return np.where(np.isfinite(khat), khat, 0.0)
+                khat[k] = array_stats().pareto_khat(unit[..., k], chain_axis=0, draw_axis=1, r_eff=1.0, tail=tail)
+    return np.where(np.isfinite(khat), khat, np.nan)

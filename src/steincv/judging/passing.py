@@ -15,7 +15,8 @@ from ..samples.samples import Samples
 from ..samples.source import Source, Tile
 from ..stein.coordinates import Standardise
 from ..stein.folds import Stretch
-from .diagnostics import Moved, moved_scores, status_of_stein_means, status_of_values, value_status
+from .diagnostics import moved_scores, status_of_stein_means, status_of_values, value_status
+from .error_bars import Average, average
 from .series import Blocks, Reduced, Series, Tails
 from .status import Status
 
@@ -23,11 +24,15 @@ from .status import Status
 class Sizes(NamedTuple):
     """Draws that a thread works on at a time, so that what is made of them on the way stays in its cache.
 
-    Whether scores were moved by a draw is asked of the first `head` draws of every chain.
+    - `head`: draws at the beginning of every chain that say whether scores were moved by a draw, and how much the
+      Stein columns vary.
+    - `stein_blocks`: block means of the Stein columns per chain, about. A thousand are plenty for a standard error, and
+      sums over long blocks are products of matrices.
     """
 
     piece: int = 4096
     head: int = 20_000
+    stein_blocks: int = 1000
 
 
 SIZES = Sizes()
@@ -76,7 +81,7 @@ def out_of_fold(
 
 @dataclass(frozen=True, eq=False)
 class Passed:
-    """What is left: block means of f, of f + g for every choice of g, and of the Stein means, and the tails of f."""
+    """Block means of f, of f + g for every choice of g, and of the Stein means, and the tails of f: what is left."""
 
     labels: tuple[str, ...]
     shape: tuple[int, ...]
@@ -85,6 +90,7 @@ class Passed:
     controlled: list[Series]
     stein: Series
     tails: Tails
+    standardise: Standardise
 
     def value_status(self, which: slice, ess: np.ndarray) -> list[list[Status]]:
         """Return what the values of some of the columns say: as in memory where a block is a draw."""
@@ -94,7 +100,13 @@ class Passed:
 
     def stein_status(self, source: Source) -> list[Status]:
         """Return an alarm if any Stein mean is too far from zero for correct input."""
-        return status_of_stein_means(self.stein.average(), _moved(source), source.shape[2])
+        tile = source.rows(np.arange(min(SIZES.head, source.shape[1], source.step)))
+        head = Samples.trusted(tile.draws, tile.scores, source.names)
+        variance = _stein_columns(*self.standardise(head)).var(axis=0)
+        found = average(self.stein.means())
+        found = Average(found.mean, found.standard_error, self.stein.effective(variance, found), found.error_ess)
+        scale = np.abs(tile.draws - tile.draws[0, 0]).max(axis=(0, 1))  # its size is enough
+        return status_of_stein_means(found, moved_scores(head, np.where(scale > 0, scale, 1.0)), source.shape[2])
 
 
 def pass_over(
@@ -120,7 +132,9 @@ def pass_over(
     at = Samples.trusted(first.draws[:1], first.scores[:1], source.names)
     centers = [columns(start + g)[0, 0] for g in (0.0, *(controls[0](at) for controls in choices))]
     blocks = Blocks.of(chains, draws, len(centers) * len(centers[0]) + 2 * dim + 1)
-    series = [Series(blocks, chains, center) for center in (*centers, np.zeros(2 * dim + 1))]
+    series = [Series(blocks, chains, center) for center in centers]
+    length = max(1, draws // SIZES.stein_blocks)
+    stein = Series(Blocks(draws, length, draws // length), chains, np.zeros(2 * dim + 1))
     tails = Tails(start.shape[-1], chains * draws)
 
     def work(tile: Tile, f: np.ndarray, piece: Piece) -> list[Reduced]:
@@ -128,22 +142,25 @@ def pass_over(
         mine = f[piece.chain, piece.rows]
         try:
             found = [columns(mine), *(columns(mine + controls[piece.fold](samples)[0]) for controls in choices)]
-            found.append(_stein_columns(*standardise.rows(samples, slice(None))))
+            block, starts = stein.blocks.parts(piece.start, len(mine))
+            sums = standardise.stein_sums(samples.draws[0], samples.scores[0], starts.tolist())
         except InputError as error:
             last = piece.start + len(mine) - 1
             where = f"{source.where}, chain {piece.chain}, draws {piece.start} to {last}"
             raise InputError(f"{where}: {error} (Indices are those within these draws.)") from error
-        return [one.reduce(piece.chain, piece.start, x) for one, x in zip(series, found, strict=True)]
+        unknown = np.zeros(2 * dim + 1)  # squares, and the largest: nobody asks
+        reduced = [one.reduce(piece.chain, piece.start, x) for one, x in zip(series, found, strict=True)]
+        return [*reduced, Reduced(piece.chain, block, sums, unknown, unknown)]
 
     for tile in source.tiles(functions.names):
         f = targets(functions(tile).array)
         tasks = [functools.partial(work, tile, f, piece) for piece in pieces(tile, stretches)]
         for parts in side_by_side(tasks, 0):
-            for one, part in zip(series, parts, strict=True):
+            for one, part in zip((*series, stein), parts, strict=True):
                 one.add(part)
         if blocks.size > 1:
             tails.add(f.reshape(-1, f.shape[-1]))
-    return Passed(values.labels, values.shape, blocks, series[0], series[1:-1], series[-1], tails)
+    return Passed(values.labels, values.shape, blocks, series[0], series[1:], stein, tails, standardise)
 
 
 def _stein_columns(z: np.ndarray, s: np.ndarray) -> np.ndarray:
@@ -155,10 +172,3 @@ def _stein_columns(z: np.ndarray, s: np.ndarray) -> np.ndarray:
     found[:, dim:-1] += 1
     np.sum(found[:, dim:-1], axis=1, out=found[:, -1])
     return found
-
-
-def _moved(source: Source) -> Moved:
-    """Say whether the scores at the beginning of the chains are those of a neighbouring draw."""
-    tile = source.rows(np.arange(min(SIZES.head, source.shape[1], source.step)))
-    scale = np.abs(tile.draws - tile.draws[0, 0]).max(axis=(0, 1))  # its size is enough
-    return moved_scores(Samples.trusted(tile.draws, tile.scores, source.names), np.where(scale > 0, scale, 1.0))

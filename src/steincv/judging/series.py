@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from .error_bars import Average, array_stats, average
 
@@ -41,6 +41,13 @@ class Blocks:
         size = -(-draws // most)
         return cls(draws, size, draws // size)
 
+    def parts(self, start: int, m: int) -> tuple[int, Int[np.ndarray, " part"]]:
+        """Return the block of draw `start`, and where blocks begin among the m draws from there on."""
+        last = self.count - 1
+        first = min(start // self.size, last)
+        edges = np.arange(first + 1, min((start + m - 1) // self.size, last) + 1) * self.size - start
+        return first, np.r_[0, edges]
+
 
 class Reduced(NamedTuple):
     """Some draws of a chain: sums over the blocks from `first` on, of squares, and the largest in size."""
@@ -64,10 +71,8 @@ class Series:
     def reduce(self, chain: int, start: int, values: Float[np.ndarray, "m column"]) -> Reduced:
         """Return what is kept of the draws `start`, `start + 1`, ... of a chain. Any thread may do it."""
         x = values - self.center
-        size, last, m = self.blocks.size, self.blocks.count - 1, len(values)
-        first = min(start // size, last)
-        edges = np.arange(first + 1, min((start + m - 1) // size, last) + 1) * size - start
-        sums = x if size == 1 else np.add.reduceat(x, np.r_[0, edges], axis=0)
+        first, starts = self.blocks.parts(start, len(values))
+        sums = x if self.blocks.size == 1 else np.add.reduceat(x, starts, axis=0)
         largest = np.maximum(values.max(axis=0), -values.min(axis=0))
         return Reduced(chain, first, sums, np.einsum("mk,mk->k", x, x), largest)
 
@@ -88,9 +93,8 @@ class Series:
         if self.blocks.size == 1:
             return average(self.means())
         found = average(self.means() - self.center)
-        return Average(
-            self.center + self._shift(), found.standard_error, self.effective(self.variance(), found), found.error_ess
-        )
+        ess = self.effective(self.variance(), found)
+        return Average(self.center + self._shift(), found.standard_error, ess, found.error_ess, tail=found.tail)
 
     def effective(self, variance: Float[np.ndarray, " out"], found: Average) -> Float[np.ndarray, " out"]:
         """Return how many independent draws of this variance have the standard errors that block means have."""
@@ -136,10 +140,12 @@ class Tails:
 
     def add(self, values: Float[np.ndarray, "m column"]) -> None:
         """Look at some more draws."""
-        for side, most in enumerate((values.max(axis=0), -values.min(axis=0))):
-            for k in np.flatnonzero(most > self.least[:, side]):
-                x = -values[:, k] if side else values[:, k]
-                self._put(int(k), side, x[x > self.least[k, side]])
+        for side, beyond in enumerate((values > self.least[:, 0], values < -self.least[:, 1])):
+            found = values[beyond]
+            which = np.nonzero(beyond)[1]
+            for k in np.unique(which):
+                x = found[which == k]
+                self._put(int(k), side, -x if side else x)
 
     def _put(self, k: int, side: int, x: np.ndarray) -> None:
         room = self.room[k, side]

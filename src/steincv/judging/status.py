@@ -49,6 +49,10 @@ class Code(enum.Enum):
         "evidence rests on these few, and its error bar may be too short. More draws make a better proposal; or use a "
         "ladder of temperatures (`log_evidence`)."
     )
+    FEW_BEYOND = (
+        "about {count:.0f} effective draws lie beyond this point: they do not know that tail, so the plain estimate is "
+        "reported. Run the sampler longer, or ask for a point nearer to the middle."
+    )
     EXACT = "f + g is constant to round-off: the estimate is exact for this f (relative spread {spread:.0e})."
     CONSTANT = "f is constant over all draws, so its mean is known exactly and there is nothing to reduce."
     TOO_MANY_FEATURES = (

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 
 from .diagnostics import rare_draws_status
 from .error_bars import ROUND_OFF, Average
+from .gain import widened_ratio
 from .status import Code, Status
 
 
@@ -66,13 +67,3 @@ def verdict(
 def gain_limit(ess: np.ndarray | float) -> np.ndarray:
     """Return the variance ratio that counts as a gain: below 1 by more than its noise at this many effective draws."""
     return np.asarray(np.maximum(0.2, 1 - 2 / np.sqrt(np.maximum(ess, 1.0))))
-
-
-def widened_ratio(plain: Average, better: Average) -> Float[np.ndarray, " out"]:
-    """Return the variance ratio, times the square of how many more standard errors an interval of `better` has.
-
-    Few draws may carry its error bar; the interval is then wider than the standard error says.
-    """
-    old = plain.standard_error
-    ratio = np.divide(better.standard_error, old, out=np.ones_like(old), where=old > 0) ** 2
-    return ratio * np.maximum(better.half_width() / plain.half_width(), 1.0) ** 2

@@ -54,16 +54,14 @@ def chosen(estimate: Estimate) -> list[int | None]:
     count = len(estimate.labels)
     if count <= LAYOUT.rows:
         return list(range(count))
-    ratio, varies = estimate.variance_ratio.reshape(-1), estimate.plain.standard_error.reshape(-1) > 0
-    order = sorted(range(count), key=lambda k: (not varies[k], -ratio[k]))[
-        : max(int(varies.sum()), 2 * LAYOUT.each_end)
-    ]
+    gain, varies = np.asarray(estimate.gain).reshape(-1), estimate.plain.standard_error.reshape(-1) > 0
+    order = sorted(range(count), key=lambda k: (not varies[k], gain[k]))[: max(int(varies.sum()), 2 * LAYOUT.each_end)]
     return [*order[: LAYOUT.each_end], None, *order[-LAYOUT.each_end :]]
 
 
 def gains(estimate: Estimate) -> np.ndarray:
-    """Return variance reduction factors, as far as they can be shown."""
-    return 1 / np.clip(estimate.variance_ratio.reshape(-1), 1 / LARGEST_GAIN, LARGEST_GAIN)
+    """Return gains, as far as they can be shown."""
+    return np.clip(np.asarray(estimate.gain).reshape(-1), 1 / LARGEST_GAIN, LARGEST_GAIN)
 
 
 def forest(estimate: Estimate, rows: Sequence[int | None]) -> str:
@@ -99,20 +97,24 @@ def forest(estimate: Estimate, rows: Sequence[int | None]) -> str:
 
 
 def gain_bars(estimate: Estimate, rows: Sequence[int | None]) -> str:
-    """Draw variance reduction factors as bars that grow from 1, which is the plain mean, on a log scale."""
-    factor = gains(estimate)
+    """Draw gains as bars that grow from 1, which is the plain mean, on a log scale, with lines for their intervals."""
+    factor, told = gains(estimate), estimate.gains_told()
     shown = [k for k in rows if k is not None]
-    scale = _Log(min(1.0, factor[shown].min()), max(3.0, factor[shown].max()))
+    scale = _Log(min(1.0, factor[shown].min()), max(3.0, factor[shown].max()) ** 1.15)
+    low, high = np.clip(estimate.gain_interval().reshape(-1, 2), 10**scale.low, 10**scale.high).T
     lines = []
     for k in rows:
         if k is None:
             lines.append(_gap(estimate))
             continue
         kept = estimate.method[k] == "plain"
-        words = f"{estimate.labels[k]}: " + ("plain mean reported" if kept else f"{times(factor[k])} less variance")
+        words = f"{estimate.labels[k]}: " + (
+            "plain mean reported" if kept else f"worth {told[k].amount} as many draws{told[k].between}"
+        )
         marks = (
             _line(scale(1.0), "14", scale(factor[k]), "14", "controlled bar" if factor[k] >= 1 else "plain bar"),
             _line(scale(1.0), "5", scale(1.0), "23", "plain"),
+            "" if kept else _line(scale(low[k]), "14", scale(high[k]), "14", "ends"),
         )
         number = "plain" if kept else times(factor[k])
         lines.append(_row(estimate.labels[k], _svg(28, words, marks), f'<span class="number">{number}</span>'))

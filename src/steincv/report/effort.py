@@ -8,10 +8,11 @@ from .clean import clean, short_method
 
 
 class Shown(NamedTuple):
-    """Members that are said to be left out, at most, and characters of a reason."""
+    """Members that are said to be left out, at most, and characters of a reason and of advice."""
 
     members: int = 8
     reason: int = 120
+    advice: int = 400
 
 
 SHOWN = Shown()
@@ -19,7 +20,7 @@ SHOWN = Shown()
 
 def effort(info: Mapping[str, Any]) -> list[str]:
     """Return the lines, none where nothing is to be said; `info` may come from a file and hold anything."""
-    lines = _left_out(info.get("left_out")), _orbits(info.get("orbits")), _fitting(info.get("fitting"))
+    lines = _left_out(info.get("left_out")), _orbits(info.get("orbits")), _fitting(info.get("fitting")), _net(info)
     return [line for line in lines if line]
 
 
@@ -35,15 +36,27 @@ def _left_out(entries: object) -> str:
 def _orbits(entry: object) -> str:
     if not isinstance(entry, Mapping):
         return ""
-    states, gradients, step, seconds, lost = (
-        _number(entry.get(name)) for name in ("states", "gradients", "step", "seconds", "lost")
+    states, gradients, step, seconds, lost, sampler, averaging = (
+        _number(entry.get(name)) for name in ("states", "gradients", "step", "seconds", "lost", "sampler", "averaging")
     )
     if states <= 1 and seconds > 0:
         return f"Orbits: none, because one gradient per draw would take {seconds:.3g} s."
+    if states <= 1 and isinstance(entry.get("why"), str):
+        return f"Orbits: none, because f is not known at new points: {clean(entry['why'], LONGEST_REASON)}"
+    if states <= 1 and sampler >= 0:
+        return f"Orbits: none, because the sampler took {sampler:,.0f} gradients only."
     if not (states > 1 and gradients > 0 and step > 0):
         return ""
     alone = f"; {lost:.1%} of the draws are alone, their orbits left the support" if lost > 0 else ""
-    return f"Orbits: {states:.0f} states around every draw, {gradients:,.0f} gradients, steps of {step:.2g}{alone}."
+    beside = f" (the sampler took {sampler:,.0f})" if sampler >= 0 else ""
+    mean = f"; averaged over them, f alone gains {averaging:.2g}" if averaging > 0 else ""
+    states_said = f"Orbits: {states:.0f} states around every draw, {gradients:,.0f} gradients{beside}"
+    return f"{states_said}, steps of {step:.2g}{mean}{alone}."
+
+
+def _net(info: Mapping[str, Any]) -> str:
+    said = info.get("net_gain")
+    return clean(said, SHOWN.advice) if isinstance(said, str) else ""
 
 
 def _fitting(said: object) -> str:

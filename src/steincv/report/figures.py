@@ -60,22 +60,24 @@ def plot_forest(estimate: Estimate, ax: "Axes | None" = None, var_names: Sequenc
 
 
 def plot_gain(estimate: Estimate, ax: "Axes | None" = None, var_names: Sequence[str] | None = None) -> "Axes":
-    """Draw variance reduction factors: how many times as many draws the plain mean would need.
+    """Draw gains with their 90 % intervals: how many times as many draws the plain mean would need.
 
     **Arguments:** as for `plot_forest`.
     """
     names, shown = _picked(estimate.labels, var_names)
     ax = axes_for(ax, (5.2, height_of(len(shown))))
-    factor = 1 / np.maximum(estimate.variance_ratio.reshape(-1)[shown], 1 / LARGEST_GAIN)
-    helped = [estimate.method[k] != "plain" for k in shown]
+    factor = np.minimum(np.asarray(estimate.gain).reshape(-1)[shown], LARGEST_GAIN)
+    ends = np.minimum(estimate.gain_interval().reshape(-1, 2)[shown], LARGEST_GAIN)
+    helped = np.array([estimate.method[k] != "plain" for k in shown], dtype=bool)
     y = np.arange(len(shown))
     # Bars grow from 1, "as good as plain"; an output left plain has no bar and shows a tick there instead.
     ax.barh(y, factor - 1, left=1, height=0.62, color=CONTROLLED, label="controlled")
     ax.plot(np.ones(len(shown)), y, "|", color=PLAIN, markersize=13, markeredgewidth=2.5, label="plain = 1")
+    ax.hlines(y[helped], *ends[helped].T, color=INK, linewidth=1.2, label="90 % interval")
     for k in range(len(shown)):
         ax.annotate(
             times(factor[k]) if helped[k] else "plain",
-            (max(factor[k], 1.0), y[k]),
+            (max(ends[k, 1], 1.0), y[k]),
             xytext=(6, 0),
             textcoords="offset points",
             va="center",
@@ -83,14 +85,15 @@ def plot_gain(estimate: Estimate, ax: "Axes | None" = None, var_names: Sequence[
             fontsize="small",
         )
     ax.set_xscale("log")
-    ax.set_xlim(min(0.9, factor.min() / 1.2), max(factor.max(), 3.0) ** 1.18 * 1.3)
-    if factor.max() < 300:
-        ticks = [t for t in (1, 2, 5, 10, 20, 50, 100, 200) if t <= max(factor.max(), 3.0) * 1.5]
+    furthest = max(factor.max(), ends.max(), 3.0)
+    ax.set_xlim(min(0.9, factor.min() / 1.2), furthest**1.18 * 1.3)
+    if furthest < 300:
+        ticks = [t for t in (1, 2, 5, 10, 20, 50, 100, 200) if t <= furthest * 1.5]
         ax.set_xticks(ticks, [f"{t}" for t in ticks])
         ax.minorticks_off()
-    ax.set_xlabel("variance reduction factor (log scale)")
+    ax.set_xlabel("gain: as good as so many times the draws (log scale)")
     name_rows(ax, names, len(estimate.labels) if var_names is None else len(shown))
-    legend_above(ax, columns=2)
+    legend_above(ax, columns=3)
     return ax
 
 

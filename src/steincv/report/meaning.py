@@ -71,6 +71,12 @@ MEANINGS = {
         "Nothing needs doing. More draws may let a richer method help; where f is a coin flip in the "
         "parameters, nothing will.",
     ),
+    Code.FEW_BEYOND: Meaning(
+        "Few draws beyond this point",
+        "A quantile or a probability far out in the tail rests on the few draws that lie beyond it. What they do not "
+        "show no control variate can know, so the plain estimate is reported.",
+        "Run the sampler longer, or ask for a level or a threshold nearer to the middle.",
+    ),
     Code.EXACT: Meaning(
         "Exact",
         "Draw by draw, f plus its control variate is the same number up to round-off. That number is the mean: there "

@@ -92,7 +92,7 @@ def _head(estimate: Estimate) -> str:
         ("fit", seconds_of(estimate.info)),
     ]
     if helped:
-        facts.insert(0, ("gain, median", times(float(np.median(factor)))))
+        facts.insert(0, ("gain, median", times(float(np.sort(factor)[(len(factor) - 1) // 2]))))
     if helped and len(factor) > 1:
         facts.insert(1, ("least and most", f"{times(factor.min())} to {times(factor.max())}"))
     shown = "".join(f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>" for name, value in facts)
@@ -114,8 +114,6 @@ def _head(estimate: Estimate) -> str:
 def _headline(estimate: Estimate) -> str:
     """Say what was gained in one sentence, or why nothing is to be believed."""
     if all(s.code is not Code.STEIN_MEAN for found in estimate.status for s in found):
-        if estimate.values.shape[-1] == 1 and estimate.method[0] != "plain":
-            return f"The same draws now give what {times(charts.gains(estimate)[0])} as many would."
         return estimate.gained()
     if all(method == "plain" for method in estimate.method):
         return "The plain means are reported, because the scores do not fit the draws."
@@ -142,7 +140,8 @@ def _picture(estimate: Estimate) -> str:
 <figcaption>Intervals for each mean, about the controlled mean, in plain standard errors. A shorter bar is a more
 accurate mean.</figcaption></figure>
 <figure>{bars}{charts.gain_bars(estimate, rows)}
-<figcaption>Variance reduction, on a log scale: 10× is as good as ten times as many draws.</figcaption></figure>
+<figcaption>The gain, on a log scale: 10× is as good as ten times as many draws. Thin lines are 90 % intervals of the
+gain itself.</figcaption></figure>
 </div>
 </section>
 """
@@ -196,8 +195,8 @@ draws the plain mean would need.</p>
 
 def _diagnostics(estimate: Estimate) -> str:
     about: dict[Code, list[tuple[str, Status]]] = {}
-    for name, part in (("{}", estimate), ("sd({})", estimate.sd)):
-        for label, found in zip(part.labels, part.status, strict=True) if part is not None else ():
+    for name, part in estimate.parts():
+        for label, found in zip(part.labels, part.status, strict=True):
             for status in found:
                 about.setdefault(status.code, []).append((name.format(label), status))
     notes = "".join(_found(code, about[code]) for code in MEANINGS if code in about)
@@ -290,7 +289,7 @@ def _status_words(found: Iterable[Status]) -> str:
 
 
 def _statuses(estimate: Estimate) -> Iterable[tuple[Status, ...]]:
-    return (*estimate.status, *(estimate.sd.status if estimate.sd is not None else ()))
+    return (found for _, part in estimate.parts() for found in part.status)
 
 
 def _varying(estimate: Estimate) -> np.ndarray:

@@ -3,6 +3,8 @@
 import json
 import math
 
+import numpy as np
+
 from ..judging.error_bars import Average
 from ..result import Estimate
 from ..samples.samples import Samples
@@ -35,6 +37,7 @@ def as_json(result: Estimate, samples: Samples, seconds: float) -> dict[str, obj
         "effort": effort(result.info),
         "outputs": outputs(result),
         "sd": None if result.sd is None else outputs(result.sd),
+        "quantiles": {f"{level:g}": outputs(one) for level, one in result.quantiles.items()},
     }
 
 
@@ -50,13 +53,16 @@ def outputs(result: Estimate) -> list[dict[str, object]]:
         }
 
     plain, better = result.plain.reshape((-1,)), result._average.reshape((-1,))
-    ratio = result.variance_ratio.reshape(-1)
+    ratio, gain = result.variance_ratio.reshape(-1), np.asarray(result.gain).reshape(-1)
+    ends = result.gain_interval(0.9).reshape(-1, 2)
     return [
         {
             "label": label,
             "plain": numbers(plain, k),
             "controlled": numbers(better, k),
             "variance_ratio": ratio[k],
+            "gain": gain[k],
+            "gain_interval_90": ends[k],
             "method": result.method[k],
             "status": [{"code": s.code.name, "message": s.message} for s in result.status[k]],
         }

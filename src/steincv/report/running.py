@@ -54,9 +54,9 @@ def window(plain: Running, controlled: Running) -> tuple[float, float]:
 
 def typical(estimate: Estimate) -> int:
     """Return the output whose gain is the median one: neither the best nor the worst to show."""
-    ratio = estimate.variance_ratio.reshape(-1)
+    gain = np.asarray(estimate.gain).reshape(-1)
     varies = np.flatnonzero(estimate.plain.standard_error.reshape(-1) > 0)
     if not len(varies):
         return 0
-    order = varies[np.argsort(ratio[varies], kind="stable")]
+    order = varies[np.argsort(-gain[varies], kind="stable")]
     return int(order[len(order) // 2])

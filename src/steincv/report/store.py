@@ -18,7 +18,7 @@ from ..runtime.validation import InputError
 FORMAT, VERSION = "steincv.Estimate", 1
 # Fields of an average that files of older versions lack, in the order in which they came: without one, none after it
 # is read, and each follows from those before.
-LATER_FIELDS = ("error_ess", "degrees_of_freedom")
+LATER_FIELDS = ("error_ess", "degrees_of_freedom", "tail")
 
 
 def save_estimate(estimate: Estimate, path: StrPath, *, force: bool = False) -> None:
@@ -47,16 +47,21 @@ def _pack(estimate: Estimate, prefix: str) -> tuple[dict[str, np.ndarray], dict[
         **{f"{prefix}plain_{key}": value for key, value in vars(estimate.plain).items()},
         **{f"{prefix}average_{key}": value for key, value in vars(estimate._average).items()},
     }
-    meta = {
+    meta: dict[str, Any] = {
         "labels": estimate.labels,
         "shape": estimate.shape,
         "method": estimate.method,
         "status": [[{"code": s.code.name, "message": s.message} for s in found] for found in estimate.status],
         "info": plain_data(estimate.info),
         "sd": None,
+        "quantiles": [],
     }
     if estimate.sd is not None:
         more, meta["sd"] = _pack(estimate.sd, f"{prefix}sd_")
+        arrays |= more
+    for k, (level, quantile) in enumerate(estimate.quantiles.items()):
+        more, part = _pack(quantile, f"{prefix}quantile{k}_")
+        meta["quantiles"].append([level, part])
         arrays |= more
     return arrays, meta
 
@@ -90,6 +95,10 @@ def _unpack(path: StrPath, meta: Mapping[str, Any], prefix: str) -> Estimate:
         status=status,
         info=dict(meta["info"]),
         sd=None if meta["sd"] is None else _unpack(path, meta["sd"], f"{prefix}sd_"),
+        quantiles={
+            float(level): _unpack(path, part, f"{prefix}quantile{k}_")
+            for k, (level, part) in enumerate(meta.get("quantiles", []))  # files of older versions have none
+        },
     )
 
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..judging.diagnostics import STEIN_LIMIT, SteinCheck
+from ..judging.gain import VAGUE
 from ..judging.status import ALARMS, Code, Status
 from ..result import Estimate
 from .clean import clean, short_method
@@ -55,26 +56,38 @@ def _rounded(mean: float, error: float) -> str:
 
 
 def times(factor: float) -> str:
-    """Return a variance reduction factor to two digits: it is an estimate too."""
+    """Return a gain to two digits: it is an estimate too."""
     return f"{float(f'{factor:.1e}'):g}×" if factor <= 1e5 else "> 1e5×"
+
+
+def gain_cells(estimate: Estimate) -> list[str]:
+    """Return the gain of every output with its 90 % interval, or its lower end alone where that is all there is."""
+    gain = estimate.gain
+    cells = []
+    for value, (low, high) in zip(np.asarray(gain).reshape(-1), gain.interval().reshape(-1, 2), strict=True):
+        if low == high or not math.isfinite(value):
+            cells.append(times(value))
+        elif high > VAGUE * low and low >= 2:
+            cells.append(f"> {times(low).removeprefix('> ')}")
+        else:
+            ends = [times(x).removesuffix("×") for x in (low, high)]
+            cells.append(f"{times(value)} ({ends[0]} – {ends[1]})")
+    return cells
 
 
 def output_rows(
     estimate: Estimate, longest: int = LONGEST_LABEL
 ) -> Iterator[tuple[tuple[str, ...], tuple[Status, ...]]]:
-    """Yield the cells of every output, then those of its standard deviations where asked for."""
-    for name, part in (("{}", estimate), ("sd({})", estimate.sd)):
-        if part is None:
-            continue
+    """Yield the cells of every output, then those of its standard deviations and quantiles where asked for."""
+    for name, part in estimate.parts():
         plain, better = part.plain.reshape((-1,)), part._average.reshape((-1,))
-        with np.errstate(divide="ignore"):
-            factor = 1 / part.variance_ratio.reshape(-1)
+        gains = gain_cells(part)
         for k, label in enumerate(part.labels):
             cells = (
                 name.format(clean(label, longest)),
                 plus_minus(plain.mean[k], plain.standard_error[k]),
                 plus_minus(better.mean[k], better.standard_error[k]),
-                times(factor[k]),
+                gains[k],
                 short_method(part.method[k]),
                 ", ".join(status.name for status in part.status[k]),
             )

@@ -34,7 +34,7 @@ def evaluate(f: Callable, samples: Samples) -> np.ndarray | dict[str, np.ndarray
         try:
             with jax.enable_x64(True):
                 starts = range(0, samples.size, SIZES.piece)
-                pieces = [_mapped(at, _part(rows, slice(i, i + SIZES.piece))) for i in starts]
+                pieces = [mapped(at, _part(rows, slice(i, i + SIZES.piece))) for i in starts]
         except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
             pieces = [_one_by_one(f, constrain, rows, samples.size)]
         whole = jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
@@ -64,7 +64,7 @@ def _in_order(tree: Any) -> Any:
 _programs: OrderedDict[tuple[str, str, str], Any] = OrderedDict()
 
 
-def _mapped(f: Callable, rows: Any) -> Any:
+def mapped(f: Callable, rows: Any) -> Any:
     """Evaluate f at every row, in one program, which the same f again does not compile again.
 
     f is traced each time, and the program found by its text: what f closes over may have changed since.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from ..runtime.validation import InputError
+from ..runtime.validation import InputError, whole_number
 from .log_density import LogDensity
 from .weights import checked_log_weights
 
@@ -129,6 +129,7 @@ class Samples:
       warm-up; they are never averaged over.
     - `log_weights`: `(chain, draw)`, of draws from another distribution, as importance sampling and sequential Monte
       Carlo have them, up to a constant. Chains are then independent batches, and means are weighted.
+    - `gradients`: how many gradients the sampler took for these draws. `orbits="auto"` takes no more than that.
 
     >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(size=(4, 100, 2))
@@ -144,6 +145,7 @@ class Samples:
     log_density: LogDensity | None
     fitting: tuple[Float[np.ndarray, "n dim"], Float[np.ndarray, "n dim"]] | None
     log_weights: Float[np.ndarray, "chain draw"] | None
+    gradients: int | None
 
     def __init__(
         self,
@@ -155,6 +157,7 @@ class Samples:
         log_density: Any = None,
         fitting: Any = None,
         log_weights: Any = None,
+        gradients: Any = None,
     ):
         draws, scores = finite_array("draws", draws), finite_array("scores", scores)
         if draws.shape != scores.shape:
@@ -194,10 +197,11 @@ class Samples:
                     )
         model = None if log_density is None else LogDensity.of(log_density, draws[0, 0])
         more = None if fitting is None else _fitting(fitting, dim)
+        spent = None if gradients is None else whole_number("gradients", gradients, 0)
         weights = None if log_weights is None else checked_log_weights(log_weights, draws.shape[:2])
         if weights is not None and more is not None:
             raise InputError("`fitting` is not for draws with `log_weights`: it has none. Leave one of them out.")
-        self._set(draws, scores, names, constrain, parameters, model, more, weights)
+        self._set(draws, scores, names, constrain, parameters, model, more, weights, spent)
 
     def _set(self, *values: Any) -> None:
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
@@ -234,15 +238,23 @@ class Samples:
     ) -> "Samples":
         """Of arrays `(chain, draw, dim)` that come from checked samples: they are not checked again, nor copied."""
         samples = object.__new__(cls)
-        samples._set(draws, scores, names, None, None, None, None, log_weights)
+        samples._set(draws, scores, names, None, None, None, None, log_weights, None)
         return samples
 
     @classmethod
     def at(cls, points: np.ndarray, like: "Samples") -> "Samples":
         """Return points `(chain, draw, dim)` of the same model to evaluate functions at; they have no scores."""
         samples = object.__new__(cls)
-        samples._set(points, points, like.names, like.constrain, None, None, None, None)
+        samples._set(points, points, like.names, like.constrain, None, None, None, None, None)
         return samples
+
+    def unweighted(self) -> None:
+        """Refuse draws with weights, where probabilities and quantiles are asked for."""
+        if self.log_weights is not None:
+            raise InputError(
+                "probabilities and quantiles are not for draws with `log_weights`. Estimate the mean of the indicator, "
+                "scv.estimate(samples, lambda x: 1.0 * (x[0] > 0)), or resample the draws by their weights."
+            )
 
     def select(self, chains: np.ndarray, draws: np.ndarray) -> "Samples":
         """The rectangle of those chains and draw indices. Already validated, so not checked again."""
@@ -250,7 +262,7 @@ class Samples:
         take = np.ix_(chains, draws)
         parameters = None if self.parameters is None else self.parameters.select(chains, draws)
         weights = None if self.log_weights is None else self.log_weights[take]
-        known = (self.names, self.constrain, parameters, self.log_density, self.fitting, weights)
+        known = (self.names, self.constrain, parameters, self.log_density, self.fitting, weights, self.gradients)
         part._set(self.draws[take], self.scores[take], *known)
         return part
 

@@ -9,7 +9,8 @@ has mean zero under $p$, whatever the parameters of $\Phi$. Every method here is
 """
 
 import abc
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -71,7 +72,7 @@ class Coordinates(abc.ABC):
         return self.rows(samples, slice(None))
 
     def tiles(self, samples: Samples, size: int = TILE) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-        """Yield the same, `size` draws at a time, and which they are."""
+        """Yield (rows, z, s) in tiles of `size` draws, counted chain after chain."""
         for start in range(0, samples.draws.shape[0] * samples.draws.shape[1], size):
             part = slice(start, start + size)
             yield part, *self.rows(samples, part)
@@ -141,6 +142,25 @@ class Standardise(Coordinates):
             return z, s
         return z @ np.linalg.inv(self.factor).T, s @ self.factor
 
+    def stein_sums(
+        self, x: Float[np.ndarray, "n dim"], scores: Float[np.ndarray, "n dim"], starts: Sequence[int]
+    ) -> Float[np.ndarray, "part column"]:
+        r"""Return sums of $s_i$, of $z_i s_i + 1$ and of all of the latter over the parts that begin at `starts`.
+
+        They follow from products of matrices: no coordinate of a draw is made.
+        """
+        dim, edges = len(self.mean), [*starts, len(x)]
+        z, s = x - self.mean, scores * self.scale
+        z /= self.scale
+        found = np.empty((len(starts), 2 * dim + 1))
+        for row, (low, high) in zip(found, itertools.pairwise(edges), strict=True):
+            score, product = s[low:high].sum(axis=0), z[low:high].T @ s[low:high]
+            if self.factor is not None:
+                score, product = score @ self.factor, np.linalg.solve(self.factor, product) @ self.factor
+            row[:dim], row[dim:-1] = score, product.diagonal() + (high - low)
+            row[-1] = row[dim:-1].sum()
+        return found
+
     def inverse(self, z: np.ndarray) -> np.ndarray:
         return self.mean + self.scale * (z if self.factor is None else z @ self.factor.T)
 
@@ -157,7 +177,7 @@ def check_standard(samples: Samples) -> None:
 
 def _check_size(name: str, standard: np.ndarray, samples: Samples, start: int, unit: str) -> None:
     """Refuse numbers whose products would overflow further on. The first of them belong to draw number `start`."""
-    if (np.abs(standard) < LARGEST).all():
+    if standard.min() > -LARGEST and standard.max() < LARGEST:  # neither of a NaN
         return
     row, i = (int(k) for k in np.unravel_index(np.argmin(np.abs(standard) < LARGEST), standard.shape))
     chain, draw = divmod(start + row, samples.draws.shape[1])
@@ -172,7 +192,7 @@ def _check_size(name: str, standard: np.ndarray, samples: Samples, start: int, u
 
 
 def _farthest(x: np.ndarray) -> tuple[tuple[int, int], float]:
-    """Where the draw farthest from the median is, and how many times as far as the next."""
+    """Return where the draw farthest from the median is, and how many times as far as the next."""
     distance = np.abs(x / np.abs(x).max() - np.median(x / np.abs(x).max()))
     second, first = np.partition(distance, -2, axis=None)[-2:]
     chain, draw = np.unravel_index(np.argmax(distance), x.shape)

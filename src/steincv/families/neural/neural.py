@@ -50,6 +50,8 @@ class Neural(Method):
     - `ensemble`: how many networks are averaged for each output. An average of control variates is one.
     - `early_stop`: keep the best weights on validation draws (the middle fifth of every chain).
     - `solver`: "auto", or "adam" to have a potential trained as every other network.
+    - `objective`: what the linear part of a shallow potential makes small: "variance", or for slow chains "spectral",
+      the variance of the mean, as in `Polynomial`.
     - `checkpoint`: a file to keep the state of a long fit in; the same call takes it up again. `progress`: a bar.
 
     >>> import numpy as np, steincv as scv
@@ -72,6 +74,7 @@ class Neural(Method):
     ensemble: int = 2
     early_stop: bool = True
     solver: str = "auto"
+    objective: str = "variance"
     checkpoint: str | None = None
     progress: bool = False
 
@@ -89,12 +92,19 @@ class Neural(Method):
         if self.penalty != "auto":
             self._positive("penalty", self.penalty, 0)
         choices = {"center_start": ("mean", "zero", "pretrain", "auto"), "solver": ("auto", "adam")}
+        choices["objective"] = ("variance", "spectral")
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise InputError(
                     f"The '{name}' parameter of Neural must be one of {', '.join(map(repr, allowed))}. "
                     f"Got {getattr(self, name)!r} instead."
                 )
+
+        if self.objective != "variance" and not self._is_shallow():
+            raise InputError(
+                f"objective={self.objective!r} is for a network whose last layer is solved for: Neural(Potential()), "
+                f'solver="auto" and no checkpoint; or use Polynomial(2, objective={self.objective!r}).'
+            )
 
     @staticmethod
     def _positive(name: str, value: Any, low: float, strict: bool = False) -> None:
@@ -115,8 +125,9 @@ class Neural(Method):
 
     def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
         trial = self.trial
-        if self._is_shallow():
-            return fit_potentials(problems, seed, width=trial.width, degree=trial.degree)  # needs no compiler
+        if self._is_shallow():  # needs no compiler
+            settings = {"width": trial.width, "degree": trial.degree, "objective": self.objective}
+            return fit_potentials(problems, seed, **settings)
         with compile_cache():
             own = trial.solve(self, problems, seed)
             if own is not None:

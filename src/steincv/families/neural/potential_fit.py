@@ -14,9 +14,10 @@ from ...runtime.threads import blas_threads, side_by_side
 from ..method import Control, Problem
 from ..polynomial.hermite import degrees, feature_count, stein_features
 from ..polynomial.ridge import ridge
+from ..polynomial.slow import fit_slow
 from .descent import Schedule, train
 from .directions import Few, hints, mixing
-from .heads import Moments, solve_heads
+from .heads import Heads, Moments, solve_heads
 from .refinement import Draws, choose, refine
 from .stretch import Stretch
 from .units import Units, features, joined
@@ -62,7 +63,12 @@ FEW = MANY._replace(width=160, refined=20)
 
 
 def fit_potentials(
-    problems: Sequence[Problem], seed: int, *, width: int | None = None, degree: int | None = None
+    problems: Sequence[Problem],
+    seed: int,
+    *,
+    width: int | None = None,
+    degree: int | None = None,
+    objective: str = "variance",
 ) -> list[Control]:
     """Fit every problem, as if it were alone, in as many threads as the user allows.
 
@@ -70,11 +76,14 @@ def fit_potentials(
 
     - `width`: units that are trained for all outputs together; fewer where there are few draws.
     - `degree`: of the polynomial beside them, by default what the draws can carry.
+    - `objective`: what the heads make small, as in `Polynomial`: "variance" or "spectral".
     """
     plan = choose_plan(problems[0].y.shape[1])
     if width is not None:
         plan = plan._replace(width=width, refined=min(plan.refined, width))
-    return side_by_side([functools.partial(_fit, problem, seed, plan, degree) for problem in problems], work=0.0)
+    return side_by_side(
+        [functools.partial(_fit, problem, seed, plan, degree, objective) for problem in problems], work=0.0
+    )
 
 
 def choose_plan(outputs: int) -> Plan:
@@ -103,13 +112,15 @@ def pad(x: np.ndarray, rows: int) -> np.ndarray:
 
 
 @blas_threads(0)  # sums must not depend on how many threads there are
-def _fit(problem: Problem, seed: int, plan: Plan, degree: int | None) -> Control:
+def _fit(problem: Problem, seed: int, plan: Plan, degree: int | None, objective: str) -> Control:
     n = len(problem.z)
-    thin = -(-n // SIZES.head_draws)
-    held = validation_draws(n, problem.chains)[::thin]
+    rows: slice | np.ndarray = slice(None, None, -(-n // SIZES.head_draws))
+    if objective == "spectral":  # chains must stay equally long
+        rows = np.arange(n).reshape(problem.chains, -1)[:, rows].ravel()
+    held = validation_draws(n, problem.chains)[rows]
     few = Few.of(problem)
-    z, s = few(problem.z[::thin], problem.s[::thin])
-    y = problem.y[::thin]
+    z, s = few(problem.z[rows], problem.s[rows])
+    y = problem.y[rows]
     degree = skip_degree(n, z.shape[1]) if degree is None else degree
     x = stein_features(z, s, degree) if degree else np.zeros((len(z), 0))
     penalties, left = _polynomial(x, y, held, degrees(z.shape[1], degree))
@@ -117,7 +128,10 @@ def _fit(problem: Problem, seed: int, plan: Plan, degree: int | None) -> Control
     z, s = stretch(z, s)
     units = _find_units(Draws(z, s, x, y), left, held, penalties, plan, np.random.default_rng(seed))
     columns = np.concatenate([x, features(units, z, s)], axis=1)
-    heads = solve_heads(columns, y, held, penalties, left[held].var(axis=0))
+    if objective == "spectral":
+        heads = _spectral_heads(columns, y, degrees(z.shape[1], degree), problem.chains)
+    else:
+        heads = solve_heads(columns, y, held, penalties, left[held].var(axis=0))
     info = {
         "features": x.shape[1],
         "draws": n,
@@ -127,6 +141,16 @@ def _fit(problem: Problem, seed: int, plan: Plan, degree: int | None) -> Control
         "validation_error": heads.error.tolist(),
     }
     return Control(functools.partial(_evaluate, few, degree, stretch, units, heads.coefficients), info)
+
+
+def _spectral_heads(columns: np.ndarray, y: np.ndarray, degree: np.ndarray, chains: int) -> Heads:
+    """Return the coefficients for which the mean over the chains varies least; units count as one degree more."""
+    size = np.sqrt((columns**2).mean(axis=0))
+    size = np.where(size > 0, size, 1.0)
+    kinds = np.full(columns.shape[1], degree.max(initial=0) + 1)
+    kinds[: len(degree)] = degree
+    fit = fit_slow(columns / size, y, kinds, "auto", chains)
+    return Heads(fit.coefficients / size[:, None], fit.penalty, fit.leave_one_out)
 
 
 def _polynomial(x: np.ndarray, y: np.ndarray, held: np.ndarray, degree: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

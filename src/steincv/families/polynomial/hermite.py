@@ -78,6 +78,24 @@ def stein_features(z: np.ndarray, s: np.ndarray, degree: int) -> np.ndarray:
     return out
 
 
+def hermite_basis(z: np.ndarray, degree: int) -> np.ndarray:
+    r"""$He_a / \sqrt{a!}$ at every draw, `(n, feature)`: of variance one on a standard Gaussian."""
+    steps, norms = _recipe(z.shape[1], degree)
+    out, start = np.empty((len(z), len(norms))), 0
+    he, before = np.ones((1, len(z))), np.empty((0, len(z)))
+    for k, blocks in enumerate(steps, start=1):
+        children = []
+        for i, count, rows, lower, power in blocks:
+            child = he[:count] * z[:, i]
+            child[rows] -= power * before[lower]
+            children.append(child)
+        before, he = he, np.concatenate(children)
+        here = slice(start, start + len(he))
+        out[:, here] = (k * norms[here, None] * he).T
+        start += len(he)
+    return out
+
+
 def _fill(out: np.ndarray, z: np.ndarray, s: np.ndarray, steps: list, norms: np.ndarray) -> None:
     """Features of one tile of draws, coordinates first so that every operation runs along the draws."""
     n, start = z.shape[1], 0

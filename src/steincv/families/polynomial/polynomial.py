@@ -1,6 +1,6 @@
 r"""Polynomial (zero-variance) control variates: Phi is the gradient of a polynomial."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,8 +10,9 @@ from ...runtime.memory import reserve
 from ...runtime.validation import InputError, whole_number
 from ..cost import Cost
 from ..method import Control, Kind, Method, Problem, Training
-from .hermite import Quadratic, degrees, feature_count, stein_features
+from .hermite import Quadratic, degrees, feature_count, hermite_basis, stein_features
 from .ridge import GROWTHS, RidgeFit, judged_every, ridge, ridge_of_moments
+from .slow import OBJECTIVES, fit_slow, systems_solved
 
 # More features per draw than this cost more than they bring (benchmarks/league.py).
 FEATURES_PER_DRAW = 0.5
@@ -32,6 +33,10 @@ class Polynomial(Method):
     - `degree`: total degree of Q, 1 or more.
     - `penalty`: lambda of `_ridge.ridge`; "auto" chooses it, and how it grows with the degree, by exact
       leave-one-out, for each output.
+    - `objective`: what the coefficients make small. "variance": that of single draws of f + g. For chains that move
+      slowly, such as those of random walks, "spectral": the variance of their mean, from windows of neighbouring draws;
+      "diffusion": that of the mean of a Langevin diffusion. Their penalty is chosen by what is left of the variance of
+      the mean in chains that were left out.
 
     >>> import numpy as np, steincv as scv
     >>> x = np.random.default_rng(0).normal(size=(4, 100, 2))
@@ -40,11 +45,13 @@ class Polynomial(Method):
     True
 
     Reference: Mira, Solgi, Imparato (2013), Statistics and Computing 23; South et al. (2023),
-    Statistics and Computing 33.
+    Statistics and Computing 33. Objectives: Brosse et al. (2018), arXiv:1808.01665; Belomestny et al. (2020),
+    Statistics and Computing 30.
     """
 
     degree: int = 2
     penalty: float | Literal["auto"] = "auto"
+    objective: str = "variance"
 
     together = False
     weighted = True
@@ -57,10 +64,18 @@ class Polynomial(Method):
                 f"The 'penalty' parameter of Polynomial must be 'auto' or a number in [0, inf). "
                 f"Got {self.penalty!r} instead."
             )
+        if self.objective not in OBJECTIVES:
+            raise InputError(
+                f"The 'objective' parameter of Polynomial must be 'variance', 'diffusion' or 'spectral'. "
+                f"Got {self.objective!r} instead."
+            )
 
     def cost(self, n: int, dim: int, outputs: int) -> Cost:
         """Return the cost of a fit: a Gram matrix and its spectrum for every growth, at most three."""
         features = feature_count(dim, self.degree)
+        if self.objective != "variance":
+            operations = 4.0 * n * features**2 + systems_solved(features) * 2 / 3 * features**3
+            return Cost(operations, 2 * self._bytes(n, features))
         rank = min(n, features)
         growths = 1 if self.degree == 1 else len(GROWTHS)
         operations = growths * (2.0 * n * features * rank + 9.0 * rank**3 + 30.0 * n * rank * outputs)
@@ -90,7 +105,12 @@ class Polynomial(Method):
         orbits = None if problem.weight is None else problem.weight.reshape(-1, problem.states)
         z, s, y = problem.z, problem.s, problem.y
         n = len(z)
-        if n >= max(MANY_DRAWS, 4 * features) and orbits is None:
+        if self.objective != "variance":
+            self._reserve(n, dim, 2 * self._bytes(n, features))
+            x, kinds = _features(z, s, self.degree, parts), np.tile(degrees(dim, self.degree), parts)
+            basis = None if self.objective == "spectral" else _side_by_side(hermite_basis, self.degree, parts, z)
+            fit = fit_slow(x, y, kinds, self.penalty, problem.chains, orbits=orbits, basis=basis)
+        elif n >= max(MANY_DRAWS, 4 * features) and orbits is None:
             self._reserve(n, dim, 8 * (5 * features**2 + 4 * TILE * features))
             fit = self._fit_in_tiles(z, s, y, parts)
         else:
@@ -134,7 +154,11 @@ class Polynomial(Method):
 
 def _features(z: np.ndarray, s: np.ndarray, degree: int, parts: int) -> np.ndarray:
     """Return the features of every system of coordinates that z and s hold, side by side."""
+    return _side_by_side(stein_features, degree, parts, z, s)
+
+
+def _side_by_side(function: Callable[..., np.ndarray], degree: int, parts: int, *arrays: np.ndarray) -> np.ndarray:
     if parts == 1:
-        return stein_features(z, s, degree)
-    columns = zip(np.split(z, parts, axis=1), np.split(s, parts, axis=1), strict=True)
-    return np.hstack([stein_features(*each, degree) for each in columns])
+        return function(*arrays, degree)
+    columns = zip(*(np.split(array, parts, axis=1) for array in arrays), strict=True)
+    return np.hstack([function(*each, degree) for each in columns])

@@ -5,17 +5,21 @@ covariance of the draws and the inverse covariance of the scores (as in the adap
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy.linalg import solve_triangular
 
-# A covariance of fewer draws per dimension than this is mostly noise: only its diagonal is used.
-DRAWS_PER_DIMENSION = 2
-# A draw that is this many times as far from normal as the median draw counts half,
-BOUND = 4.0
-# with weights and metric found in so many turns.
-ROUNDS = 3
+
+class Robust(NamedTuple):
+    """How far single draws may decide."""
+
+    bound: float = 4.0  # a draw that is so many times as far from normal as the median draw counts half,
+    rounds: int = 3  # with weights and metric found in so many turns
+
+
+ROBUST = Robust()
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +83,7 @@ def robust_metric(z: np.ndarray, s: np.ndarray, dense: bool) -> tuple[Metric, np
     scale = np.median(np.abs(z - middle[0]), axis=0) / np.maximum(np.median(np.abs(s - middle[1]), axis=0), 1e-300)
     scale = np.where(scale > 0, scale, 1.0)
     found = Metric(scale, 1 / scale, *middle, np.nan)
-    for _ in range(ROUNDS):
+    for _ in range(ROBUST.rounds):
         weights = usual(found.norms(z, s))
         found = metric(z, s, weights, dense)
     return found, weights
@@ -87,11 +91,11 @@ def robust_metric(z: np.ndarray, s: np.ndarray, dense: bool) -> tuple[Metric, np
 
 def usual(norms: np.ndarray) -> np.ndarray:
     """Return weights, summing to 1, of draws with these |s + z|^2: as of a Cauchy loss on several times the median."""
-    weights = 1 / (BOUND * np.median(norms) + norms + 1e-300)
+    weights = 1 / (ROBUST.bound * np.median(norms) + norms + 1e-300)
     return weights / weights.sum()
 
 
 def bounded(norms: np.ndarray, typical: float) -> np.ndarray:
     """Return the norms with those above the typical ones growing like their logarithm only."""
-    bound = BOUND * typical + 1e-300
+    bound = ROBUST.bound * typical + 1e-300
     return bound * np.log1p(norms / bound)

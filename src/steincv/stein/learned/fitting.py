@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.optimize import minimize
 
-from .fisher import DRAWS_PER_DIMENSION, Metric, metric, robust_metric
+from ..coordinates import LIMITS as COORDINATES
+from .fisher import Metric, metric, robust_metric
 from .layers import Bend, Couple, Pair, factors, products, to_factors, to_parents
 
 
@@ -172,7 +173,7 @@ class Fitting:
 
 def is_dense(n: int, dim: int) -> bool:
     """Return whether n draws carry, and time allows, a full matrix between coordinates."""
-    return n > DRAWS_PER_DIMENSION * dim and dim <= LIMITS.dense
+    return n > COORDINATES.draws_per_dimension * dim and dim <= LIMITS.dense
 
 
 class _Link:

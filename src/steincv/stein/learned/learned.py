@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .fisher import DRAWS_PER_DIMENSION, bounded, robust_metric
+from ..coordinates import LIMITS as COORDINATES
+from .fisher import bounded, robust_metric
 from .fitting import LIMITS, Fitting, Shape, is_dense
 from .layers import Affine, Bend, Couple, Layer, Pair
 from .screen import find_parents
@@ -133,7 +134,7 @@ class Learned:
         layers = _fit(kind, x[rows], s[rows])
         if layers is None:
             return None
-        last = Affine.of(_through(layers, x, s)[0], len(x) > DRAWS_PER_DIMENSION * x.shape[1])
+        last = Affine.of(_through(layers, x, s)[0], len(x) > COORDINATES.draws_per_dimension * x.shape[1])
         return cls((*layers, last), kind, fisher)
 
     def __call__(self, x: np.ndarray, s: np.ndarray) -> Pair:

@@ -1,0 +1,178 @@
+r"""The gain that may be quoted: how many times as many draws the plain mean would need, with an interval of its own.
+
+Write $a$ and $b$ for the standard errors of the plain and of the controlled mean. $a^2/b^2$ promises too much where few
+draws carry $b$: the far draws that decide have mostly not come. The interval of the mean knows, and is wider by
+$t_\nu$ than a normal one. So the gain compares widths,
+
+$$G = \frac{a^2}{b^2}\,\frac{t_p^2}{t_\nu^2},$$
+
+with the Student quantiles $t$ at 90 %: of the controlled mean on its own degrees of freedom $\nu$, which tails reduce,
+and of the plain mean on those $\nu_p$ of its effective draws alone: long tails of f are no gain.
+(Where it is f alone that makes both wide, $G$ is 1 at least.)
+
+The true gain is $\sigma_p^2/\sigma_\nu^2$, and for variances known on $\nu_p$ and $\nu$ degrees of freedom the ratio of
+$(\sigma_p^2/a^2)/(\sigma_\nu^2/b^2)$ has the distribution F on $(\nu, \nu_p)$. The two series are of the same draws:
+where their squares are correlated by $\rho$ the logarithm of the ratio varies less, by
+$\sqrt{(v + v_p - 2\rho\sqrt{vv_p})/(v + v_p)}$, where $v = \psi_1(\nu/2)$ is the variance of the logarithm of a chi
+square.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.special
+from jaxtyping import Float
+
+from ..runtime.validation import InputError
+from .error_bars import Average, degrees_of_freedom
+
+#: The level at which widths are compared: 95 % intervals of a tail are wider by more than it adds to the error.
+LEVEL = 0.9
+#: The share of the degrees of freedom that the gain's own interval has: another run's fit is another one, so that gains
+#: differ more than their error bars say. Both numbers were set in benchmarks/gain.py.
+FEWER = 0.6
+#: Of an interval whose ends are further apart than this factor only the lower end is told.
+VAGUE = 1000.0
+#: Beyond this a gain is no longer told.
+MOST_TOLD = 1e6
+
+
+class Gain(np.ndarray):
+    """Gains, an array of floats shaped like the outputs, with `interval`: 1 is the plain mean, infinity an exact one.
+
+    >>> import numpy as np, steincv as scv
+    >>> x = np.random.default_rng(0).normal(size=(4, 250, 1))
+    >>> gain = scv.estimate(scv.Samples(x, -x), np.tanh(x[..., 0]), scv.Polynomial(3)).gain
+    >>> low, high = gain.interval(0.9)
+    >>> bool(1 < low < gain < high)
+    True
+    """
+
+    _interval: Callable[[float], np.ndarray] | None
+
+    @classmethod
+    def of(cls, gain: np.ndarray, interval: Callable[[float], np.ndarray]) -> "Gain":
+        found = np.asarray(gain, dtype=float).view(cls)
+        found._interval = interval
+        return found
+
+    def __array_finalize__(self, other: object) -> None:
+        self._interval = None
+
+    def __array_wrap__(self, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Any:
+        return np.asarray(array)[()] if return_scalar else np.asarray(array)
+
+    def __getitem__(self, pick: Any) -> Any:
+        found = super().__getitem__(pick)
+        if isinstance(found, Gain) and (interval := self._interval) is not None:
+            places = np.arange(self.size).reshape(self.shape)[pick]
+            found._interval = lambda level: interval(level).reshape(-1, 2)[places]
+        return found
+
+    def interval(self, level: float = 0.9) -> np.ndarray:
+        """Return intervals for the gains, with a last axis of 2."""
+        if not (isinstance(level, float | np.floating) and 0 < level < 1):
+            raise InputError(f"`level` must lie strictly between 0 and 1, got {level!r}.")
+        if self._interval is None:
+            raise InputError(
+                "These numbers were computed from a gain and have no interval. Use `result.gain.interval`."
+            )
+        return self._interval(float(level))
+
+
+def widened_ratio(plain: Average, better: Average) -> np.ndarray:
+    """Return the variance ratio, times the square of how many more standard errors an interval of `better` has.
+
+    Few draws may carry its error bar; the interval is then wider than the standard error says.
+    """
+    wider = np.maximum(better.half_width(LEVEL) / plain.half_width(LEVEL), 1.0)
+    return np.asarray(_ratio(plain, better) * wider**2)
+
+
+def _ratio(plain: Average, better: Average) -> np.ndarray:
+    old = plain.standard_error
+    return np.asarray(np.divide(better.standard_error, old, out=np.ones_like(old), where=old > 0) ** 2)
+
+
+def gain_of(
+    plain: Average,
+    better: Average,
+    used: np.ndarray,
+    exact: np.ndarray,
+    values: Float[np.ndarray, "chain draw out"],
+    controlled: Float[np.ndarray, "chain draw out"],
+) -> Gain:
+    """Return the gain of `better` over `plain`, all arrays shaped like the outputs.
+
+    - `used`: where control variates are used; elsewhere the gain is 1, and so are the ends of its interval.
+    - `exact`: where there is no sampling error left, and the gain is infinite.
+    - `values`, `controlled`: f and f + g at the draws, or means of them over blocks.
+    """
+    gained = used & ~exact & (plain.standard_error > 0)
+    usual = scipy.special.stdtrit(degrees_of_freedom(plain.ess), 0.5 + LEVEL / 2)
+    left = np.where(gained, _ratio(plain, better), 1.0)
+    ratio = np.where(gained, left * np.maximum(better.half_width(LEVEL) / usual, 1.0) ** 2, 1.0)
+    # of two intervals that one tail makes as wide, the shorter is still no loss
+    ratio = np.minimum(ratio, np.maximum(left, 1.0))
+
+    def interval(level: float) -> np.ndarray:
+        freedom = np.asarray(FEWER * better.degrees_of_freedom)
+        before = degrees_of_freedom(plain.ess, plain.error_ess)
+        paired = _paired(freedom, before, _correlation(values, controlled).reshape(ratio.shape))
+        ends = []
+        for p in ((1 - level) / 2, (1 + level) / 2):
+            quantile = scipy.special.fdtri(freedom, before, p) ** paired
+            ends.append(np.where(exact, np.inf, np.where(gained, quantile / left, 1.0)))
+        low, high = ends
+        shown = np.where(exact, np.inf, 1 / ratio)
+        return np.stack([np.minimum(low, shown), np.maximum(high, shown)], axis=-1)
+
+    return Gain.of(np.where(exact, np.inf, 1 / ratio), interval)
+
+
+def _paired(freedom: np.ndarray, usual: np.ndarray, correlation: np.ndarray) -> np.ndarray:
+    """Return by how much pairing shortens the distribution of the logarithm of a ratio of variances."""
+    first, second = (scipy.special.polygamma(1, nu / 2) for nu in (freedom, usual))
+    return np.asarray(np.sqrt(1 - 2 * correlation * np.sqrt(first * second) / (first + second)))
+
+
+def _correlation(x: Float[np.ndarray, "chain draw out"], y: Float[np.ndarray, "chain draw out"]) -> np.ndarray:
+    """Return the correlation of the squares about the means; 0 where one of them does not vary."""
+    squares = []
+    for series in (x, y):
+        z = series - series.mean(axis=(0, 1))
+        size = np.abs(z).max(axis=(0, 1))
+        z = (z / np.where(size > 0, size, 1.0)) ** 2
+        squares.append(z - z.mean(axis=(0, 1)))
+    first, second = (np.sqrt((z**2).mean(axis=(0, 1))) for z in squares)
+    product = (squares[0] * squares[1]).mean(axis=(0, 1))
+    return np.clip(np.divide(product, first * second, out=np.zeros_like(product), where=first * second > 0), 0.0, 0.99)
+
+
+class Words(NamedTuple):
+    """A gain as words: `about 120 times` with ` (70 to 200)`, or `more than 1,000 times` with nothing."""
+
+    amount: str
+    between: str
+
+    @classmethod
+    def of(cls, gain: float, low: float, high: float) -> "Words":
+        if gain == 1 == low == high:
+            return cls("1 times", "")
+        if low > MOST_TOLD or math.isinf(gain):
+            return cls("over a million times", "")
+        if high > VAGUE * low and low >= 2:
+            return cls(f"more than {two_digits(low)} times", "")
+        return cls(f"about {two_digits(gain)} times", f" ({two_digits(low)} to {two_digits(high)})")
+
+
+def two_digits(x: float) -> str:
+    """Return a number to two digits.
+
+    >>> [two_digits(x) for x in (0.034, 1.0, 4.134, 123.0, 98765.0, 3.4e9)]
+    ['0.034', '1', '4.1', '120', '99,000', '3.4e+09']
+    """
+    rounded = float(f"{x:.1e}")
+    return f"{rounded:,.0f}" if 10 <= rounded < 1e7 else f"{rounded:g}"

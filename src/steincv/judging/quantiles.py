@@ -1,0 +1,46 @@
+"""Quantiles: the plain ones with ArviZ's Monte Carlo error, and those of a controlled distribution function."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import isotonic_regression
+
+from .error_bars import Average, array_stats
+
+
+def plain_quantile(values: Float[np.ndarray, "chain draw out"], level: float) -> Average:
+    """Return the quantile of every output over all draws, with ArviZ's error and effective size."""
+    chains, draws, outputs = values.shape
+    mean = np.quantile(values, level, axis=(0, 1))
+    error, ess = np.zeros(outputs), np.full(outputs, float(chains * draws))
+    moving = np.flatnonzero(values.max(axis=(0, 1)) > values.min(axis=(0, 1)))
+    if len(moving):
+        stats, how = array_stats(), {"chain_axis": 0, "draw_axis": 1, "method": "quantile", "prob": level}
+        error[moving] = stats.mcse(values[..., moving], **how)
+        ess[moving] = stats.ess(values[..., moving], **how)
+    fine = np.isfinite(ess) & np.isfinite(error)
+    return Average(mean, np.where(fine, error, 0.0), np.where(fine, ess, float(chains * draws)))
+
+
+def quantile_draws(
+    indicators: Float[np.ndarray, "chain draw out"],
+    cut: Float[np.ndarray, " out"],
+    level: float,
+    density: Float[np.ndarray, " out"],
+) -> Float[np.ndarray, "chain draw out"]:
+    r"""Return draws whose mean is the quantile: $c + (p - 1\{f \le c\} - g)/\rho(c)$, a Newton step from the cut c."""
+    steep = np.where(density > 0, density, 1.0)
+    return np.where(density > 0, cut + (level - indicators) / steep, cut)
+
+
+def in_order(
+    means: Sequence[Float[np.ndarray, " out"]], errors: Sequence[Float[np.ndarray, " out"]]
+) -> list[Float[np.ndarray, " out"]]:
+    """Return means of which none is below the one before it: neighbours that cross share their weighted mean."""
+    found, spread = np.array(means), np.array(errors)
+    for o in range(found.shape[1]):
+        if (np.diff(found[:, o]) < 0).any():
+            least = max(float(spread[:, o].max()) * 1e-6, 1e-300)
+            found[:, o] = isotonic_regression(found[:, o], weights=np.maximum(spread[:, o], least) ** -2).x
+    return list(found)

@@ -1,0 +1,111 @@
+"""Derivatives of f in the unconstrained coordinates, where f is a function that JAX can differentiate."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from .samples import Samples
+
+# Draws at which the differentiable f is compared with the values that are averaged, and how closely they must agree.
+COMPARED, CLOSE = 8, 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Derivatives:
+    """First and second derivatives of every output of f at some points; `known` says of which outputs."""
+
+    function: Callable[[Any], Any]
+    points: Float[np.ndarray, "n dim"]
+    outputs: int
+    known: Bool[np.ndarray, " out"]
+
+    @classmethod
+    def of(
+        cls, f: Any, samples: Samples, points: Float[np.ndarray, "n dim"], values: Float[np.ndarray, "n out"]
+    ) -> "Derivatives | None":
+        """Return them, or None if f cannot be differentiated; f at the points is compared with its `values`."""
+        function = _flat(f, samples)
+        if function is None:
+            return None
+        some = np.linspace(0, len(points) - 1, COMPARED).astype(int)
+        try:
+            tools = _tools()
+            with tools.jax.enable_x64(True):
+                found = tools.mapped(function, points[some])
+                slopes = tools.mapped(tools.jax.jacfwd(function), points[some])
+        except Exception:  # whatever JAX cannot trace, or f cannot be asked for outside the sampler's library
+            return None
+        if found.shape != values[some].shape:
+            return None
+        close = np.abs(found - values[some]) <= CLOSE * (np.abs(values[some]) + values.std(axis=0))
+        known = close.all(axis=0) & np.isfinite(slopes).all(axis=(0, 2))
+        return cls(function, points, values.shape[1], known) if known.any() else None
+
+    def gradient(self, output: int) -> Float[np.ndarray, "n dim"]:
+        """Return the gradient of an output."""
+        jax = _tools().jax
+
+        def at(row: tuple[Any, Any]) -> Any:
+            return jax.vjp(self.function, row[0])[1](row[1])[0]
+
+        return self._pieces(at, self._unit(output))
+
+    def turned(self, output: int, directions: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n dim"]:
+        """Return the second derivatives of an output times a direction, another one at every point."""
+        jax = _tools().jax
+
+        def at(row: tuple[Any, Any, Any]) -> Any:
+            return jax.jvp(lambda x: jax.vjp(self.function, x)[1](row[1])[0], (row[0],), (row[2],))[1]
+
+        return self._pieces(at, self._unit(output), directions)
+
+    def _unit(self, output: int) -> np.ndarray:
+        return np.broadcast_to(np.eye(self.outputs)[output], (len(self.points), self.outputs))
+
+    def _pieces(self, at: Callable, *others: np.ndarray) -> np.ndarray:
+        columns, tools = (self.points, *others), _tools()
+        piece = tools.SIZES.piece
+        with tools.jax.enable_x64(True):
+            parts = [
+                tools.mapped(at, tuple(column[i : i + piece] for column in columns))
+                for i in range(0, len(self.points), piece)
+            ]
+        return np.concatenate(parts)
+
+
+def _tools() -> ModuleType:
+    from . import mapped  # brings JAX
+
+    return mapped
+
+
+def _flat(f: Any, samples: Samples) -> Callable[[Any], Any] | None:
+    """Return f as a function from one unconstrained vector to one vector of outputs, in the order of the labels."""
+    if samples.constrain is None and (f is None or samples.parameters is not None):
+        return None  # coordinates, whose derivatives nobody needs, or arrays
+    names = [f] if isinstance(f, str) else f
+    if f is None and samples.parameters is not None:
+        names = samples.parameters.shown
+    by_name = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    if not (f is None or by_name or callable(f) or isinstance(f, Mapping)):
+        return None
+    if isinstance(f, Mapping) and not all(map(callable, f.values())):
+        return None
+
+    def function(x: Any) -> Any:
+        jnp = _tools().jax.numpy
+        known = x if samples.constrain is None else samples.constrain(x)
+        if by_name:
+            found: Any = [known[name] for name in names]
+        elif isinstance(f, Mapping):
+            found = [g(known) for g in f.values()]
+        else:
+            found = known if f is None else f(known)
+        parts = list(found.values()) if isinstance(found, Mapping) else found if isinstance(found, list) else [found]
+        return jnp.concatenate([jnp.ravel(jnp.asarray(part, dtype=x.dtype)) for part in parts])
+
+    return function

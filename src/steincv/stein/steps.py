@@ -1,0 +1,345 @@
+r"""Take the jump out of an indicator: a control variate that jumps where $1\{h(x) \le c\}$ does, by as much.
+
+Let $w$ be a field along which h rises at rate one, $w\cdot\nabla h = 1$. For every function $\psi$ of h the field
+$\psi(h)\,w$ gives $g = \psi'(h) + \psi(h) A$ with $A = \nabla\cdot w + w\cdot s$, of mean zero. If $u = T(h)$ is normal
+along $w$, of mean $m$ and deviation $\sigma$ that do not change along it, then $\psi = \sigma\varphi_q(t)/T'$,
+$t = (u - m)/\sigma$, with the Stein solution of a half-line
+
+$$ \varphi_q(t) = \sqrt{2\pi}\,e^{t^2/2} F(\min(t, q))\,(1 - F(\max(t, q))), \quad
+   \varphi_q' = t\varphi_q + 1\{t \le q\} - F(q), $$
+
+(F the normal distribution function) leaves $1\{h \le c\} + g_0 = F(q) - \varphi_q(t)\,(t + \sigma A_u)$: the
+conditional probability, which is smooth, and a remainder that is zero where the normal distribution is the right one,
+and else small and continuous. $A_u = (A - T''/T')/T'$ is A in units of u.
+
+$w$, $m$ and $\sigma$ are found by one linear regression, $A_u \approx -(u - m)/\sigma^2$: it is the score of h along w.
+Whatever it finds, the mean of $g_0$ is zero.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import least_squares
+from scipy.special import erfcx, ndtr
+
+
+class Fitting(NamedTuple):
+    """Numbers of the regression, chosen on eight schools and three posteriors of benchmarks/league.py."""
+
+    degree: int = 3  # of what depends on the coordinates that are held
+    draws_per_feature: int = 20
+    held: int = 2  # the most coordinates that w does not move, and on which m, sigma and w depend
+    candidates: int = 2  # looked at for each of them
+    gain: float = 0.9  # a coordinate is held only if the remainder falls to this share
+    ridge: float = 1e-8
+    widest: float = 10.0  # the precision stays within this factor of its mean
+    farthest: float = 4.0  # m stays within so many deviations
+    quantiles: int = 41  # at which the bent transform is matched to a normal distribution
+    outermost: float = 2.3  # the last of them, in standard deviations
+    weight: float = 0.02  # of a prior that bends nothing
+    flat: float = 0.01  # of the typical squared gradient: below it, part of a jump stays
+    levels: tuple[float, ...] = (0.1, 0.5, 0.9)  # at which remainders are compared
+
+
+FITTING = Fitting()
+ROOT_HALF, ROOT_PI = np.sqrt(0.5), np.sqrt(np.pi / 2)
+
+
+def half_line(t: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Return the Stein solution of the half-line t <= q at t; it is between 0 and 1 / |t| everywhere."""
+    low = t <= q
+    t, q = np.where(low, t, -t), np.where(low, q, -q)  # by symmetry
+    below = erfcx(-ROOT_HALF * np.minimum(t, 0.0)) * ndtr(-q)
+    above = np.exp(np.minimum((t - q) * (t + q) / 2, 0.0)) * ndtr(t) * erfcx(ROOT_HALF * np.maximum(q, 0.0))
+    return ROOT_PI * np.where(t <= 0, below, above)
+
+
+def half_line_in_cut(t: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Return the derivative of `half_line` with respect to q."""
+    low = t <= q
+    t, r = np.where(low, t, -t), np.where(low, q, -q)
+    below = 0.5 * erfcx(-ROOT_HALF * np.minimum(t, 0.0)) * np.exp(-(r**2) / 2)
+    above = np.exp(np.minimum((t - r) * (t + r) / 2, 0.0)) * ndtr(t)
+    return np.where(low, -1.0, 1.0) * np.where(t <= 0, below, above)
+
+
+class Rise(NamedTuple):
+    r"""h at n points, and a field w with $w\cdot\nabla h = 1$.
+
+    - `score`: $A = \nabla\cdot w + w\cdot s$.
+    - `tangents`: the same of the fields $e_k - (\partial_k h)\,w$, along which h does not change.
+    - `moved`: the coordinates that w moves.
+    - `rate`: $w\cdot\nabla h$ itself, below one where the gradient of h all but vanishes: part of the jump stays there.
+    """
+
+    h: Float[np.ndarray, " n"]
+    score: Float[np.ndarray, " n"]
+    tangents: Float[np.ndarray, "n dim"]
+    moved: tuple[int, ...]
+    rate: Float[np.ndarray, " n"]
+
+    def part(self, rows: np.ndarray) -> "Rise":
+        """Return the same at some of the points."""
+        return Rise(self.h[rows], self.score[rows], self.tangents[rows], self.moved, self.rate[rows])
+
+
+def along_coordinate(x: Float[np.ndarray, "n dim"], s: Float[np.ndarray, "n dim"], i: int) -> Rise:
+    """Return the rise of coordinate i along itself."""
+    tangents = s.copy()
+    tangents[:, i] = 0.0
+    return Rise(x[:, i], s[:, i], tangents, (i,), np.ones(len(x)))
+
+
+def along_one(
+    h: Float[np.ndarray, " n"],
+    gradient: Float[np.ndarray, "n dim"],
+    row: Float[np.ndarray, "n dim"],
+    s: Float[np.ndarray, "n dim"],
+    i: int,
+) -> Rise:
+    r"""Return the rise of h along coordinate i, $w = e_i / \partial_i h$. `row`: that of the second derivatives."""
+    slope = gradient[:, i]
+    score = s[:, i] / slope - row[:, i] / slope**2
+    tangents = s - gradient * score[:, None] - row / slope[:, None]
+    tangents[:, i] = 0.0
+    return Rise(h, score, tangents, (i,), np.ones(len(h)))
+
+
+def along_gradient(
+    h: Float[np.ndarray, " n"],
+    gradient: Float[np.ndarray, "n dim"],
+    turned: Float[np.ndarray, "n dim"],
+    laplacian: Float[np.ndarray, " n"],
+    s: Float[np.ndarray, "n dim"],
+    scale: Float[np.ndarray, " dim"],
+    typical: float,
+) -> Rise:
+    r"""Return the rise of h along its own gradient in coordinates of this scale, $w = M\nabla h / (N + \epsilon)$.
+
+    $M$ is the diagonal of squared scales, $N = \nabla h\cdot M\nabla h$; `turned` is $H M\nabla h$ and `laplacian` the
+    trace of $M H$, H being the second derivatives of h. $\epsilon$ is a small share of a `typical` N, and keeps w
+    bounded where the gradient vanishes.
+    """
+    uphill = gradient * scale**2
+    power = (gradient * uphill).sum(axis=1)
+    whole = power + FITTING.flat * typical
+    divergence = laplacian / whole - 2 * (uphill * turned).sum(axis=1) / whole**2
+    score = divergence + (uphill * s).sum(axis=1) / whole
+    return Rise(h, score, np.zeros_like(gradient), tuple(range(len(scale))), power / whole)
+
+
+# How h becomes normal --------------------------------------------------------------------------------
+
+
+class Straight(NamedTuple):
+    """T(h) = (h - center) / scale."""
+
+    center: float
+    scale: float
+
+    def __call__(self, h: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return T, T' and T''/T'."""
+        return (h - self.center) / self.scale, np.full(h.shape, 1 / self.scale), np.zeros(h.shape)
+
+
+class Bent(NamedTuple):
+    r"""$T(h) = a + b\sinh(\delta\,\mathrm{asinh}(y - \xi) + \epsilon)$, $y$ being h in standard units.
+
+    Reference: Jones, Pewsey (2009), Sinh-arcsinh distributions, Biometrika 96.
+    """
+
+    straight: Straight
+    shift: float
+    size: float
+    tail: float
+    skew: float
+    place: float
+
+    @classmethod
+    def of(cls, h: np.ndarray) -> "Bent":
+        """Return the transform under which the quantiles of h are those of a normal distribution, nearly."""
+        straight = Straight(float(np.median(h)), float(h.std()))
+        normal = np.linspace(-FITTING.outermost, FITTING.outermost, FITTING.quantiles)
+        y = np.quantile(straight(h)[0], ndtr(normal))
+
+        def misfit(p: np.ndarray) -> np.ndarray:
+            bent = p[0] + np.exp(p[1]) * np.sinh(np.exp(p[2]) * np.arcsinh(y - p[4]) + p[3])
+            return np.append(bent - normal, FITTING.weight * p[1:])
+
+        p = least_squares(misfit, np.zeros(5), max_nfev=50).x
+        return cls(straight, p[0], float(np.exp(p[1])), float(np.exp(p[2])), p[3], p[4])
+
+    def __call__(self, h: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return T, T' and T''/T'."""
+        y = self.straight(h)[0] - self.place
+        root = np.sqrt(1 + y**2)
+        inner, first = self.tail * np.arcsinh(y) + self.skew, self.tail / root
+        curve = np.tanh(inner) * first - y / root**2
+        scale = self.straight.scale
+        slope = self.size * np.cosh(inner) * first
+        return self.shift + self.size * np.sinh(inner), slope / scale, curve / scale
+
+
+Transform = Straight | Bent
+
+
+# The regression --------------------------------------------------------------------------------------
+
+
+class Normal(NamedTuple):
+    """Of u along the field, at every point: its value, mean, deviation and score, and the rate at which it rises."""
+
+    u: Float[np.ndarray, "n 1"]
+    mean: Float[np.ndarray, "n 1"]
+    deviation: Float[np.ndarray, "n 1"]
+    score: Float[np.ndarray, "n 1"]
+    rate: Float[np.ndarray, "n 1"]
+
+    @property
+    def misfit(self) -> np.ndarray:
+        """What would be zero if the law were right."""
+        return self.rate * self.t + self.deviation * self.score
+
+    def remainder(self, q: np.ndarray) -> np.ndarray:
+        return half_line(self.t, q) * self.misfit
+
+    @property
+    def t(self) -> np.ndarray:
+        return (self.u - self.mean) / self.deviation
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A fitted field: for any cut c it gives the g that takes the jump out of 1{h <= c}.
+
+    - `held`: coordinates that stay where they are along the field; the law along it depends on them by bounded
+      polynomials of degree `degree`, whose coefficients are those of precision, precision times mean, and `free`
+      tangents.
+    """
+
+    transform: Transform
+    center: Float[np.ndarray, " dim"]
+    scale: Float[np.ndarray, " dim"]
+    held: tuple[int, ...]
+    free: tuple[int, ...]
+    degree: int
+    coefficients: Float[np.ndarray, " feature"]
+    precision: float
+
+    def __call__(
+        self, rise: Rise, x: Float[np.ndarray, "n dim"], cuts: Float[np.ndarray, " cut"]
+    ) -> Float[np.ndarray, "n cut"]:
+        """Return g at every point."""
+        law = self._law(rise, x)
+        q, _ = self._cut(law, cuts)
+        return -law.rate * ((rise.h[:, None] <= cuts) - ndtr(q)) - law.remainder(q)
+
+    def density(
+        self, rise: Rise, x: Float[np.ndarray, "n dim"], cuts: Float[np.ndarray, " cut"]
+    ) -> Float[np.ndarray, "n cut"]:
+        """Return the derivative of 1{h <= c} + g with respect to c, whose mean is the density of h at c."""
+        law = self._law(rise, x)
+        q, slope = self._cut(law, cuts)
+        normal = np.exp(-(q**2) / 2) / np.sqrt(2 * np.pi)
+        return slope * (law.rate * normal - half_line_in_cut(law.t, q) * law.misfit) / rise.rate.mean()
+
+    def _cut(self, law: Normal, cuts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the cuts in units of t at every point, and how fast they move with c."""
+        place, slope, _ = self.transform(cuts)
+        return (place - law.mean) / law.deviation, slope / law.deviation
+
+    def _law(self, rise: Rise, x: np.ndarray) -> Normal:
+        """Return what is known along the field, with an axis for cuts."""
+        u, slope, curve = self.transform(rise.h)
+        basis = _basis(x, self.center, self.scale, self.held, self.degree)
+        k = basis.shape[1]
+        score = (rise.score - rise.rate * curve) / slope
+        tangents = _tangents(rise, self.scale, self.free, slope)
+        for j in range(tangents.shape[1]):
+            score = score + tangents[:, j] * (basis @ self.coefficients[(2 + j) * k : (3 + j) * k])
+        widest, farthest = FITTING.widest, FITTING.farthest
+        precision = np.clip(basis @ self.coefficients[:k], self.precision / widest, self.precision * widest)
+        mean = np.clip((basis @ self.coefficients[k : 2 * k]) / precision, -farthest, farthest)
+        return Normal(*(part[:, None] for part in (u, mean, 1 / np.sqrt(precision), score, rise.rate)))
+
+
+def _basis(x: np.ndarray, center: np.ndarray, scale: np.ndarray, held: Sequence[int], degree: int) -> np.ndarray:
+    """Return powers of the held coordinates, each bounded by tanh: what depends on a scale is level at both ends."""
+    y = np.tanh((x[:, list(held)] - center[list(held)]) / scale[list(held)])
+    return np.concatenate([np.ones((len(x), 1)), *(y**power for power in range(1, degree + 1))], axis=1)
+
+
+def _tangents(rise: Rise, scale: np.ndarray, free: Sequence[int], slope: np.ndarray) -> np.ndarray:
+    """Return the scores of the tangent fields, each times the scale of its coordinate, in units of u."""
+    return rise.tangents[:, list(free)] * scale[list(free)] / slope[:, None]
+
+
+def fit_step(rise: Rise, x: Float[np.ndarray, "n dim"]) -> Step:
+    """Fit the field on these points: of a few choices that which leaves the smallest remainders."""
+    center, scale = x.mean(axis=0), x.std(axis=0)
+    transforms: list[Transform] = [Straight(float(rise.h.mean()), float(rise.h.std())), Bent.of(rise.h)]
+    tried = [_fit(rise, x, center, scale, transform, ()) for transform in transforms]
+    best = min(tried, key=lambda one: one[1])
+    while len(best[0].held) < min(FITTING.held, x.shape[1] - len(rise.moved)):
+        more = [
+            _fit(rise, x, center, scale, transform, (*best[0].held, k))
+            for k in _promising(best[0], rise, x)
+            for transform in transforms
+        ]
+        if not more or min(one[1] for one in more) > FITTING.gain * best[1]:
+            break
+        best = min(more, key=lambda one: one[1])
+    return best[0]
+
+
+def _fit(
+    rise: Rise, x: np.ndarray, center: np.ndarray, scale: np.ndarray, transform: Transform, held: tuple[int, ...]
+) -> tuple[Step, float]:
+    """Return the field with these coordinates held, and the mean square of its remainders."""
+    n, dim = x.shape
+    u, slope, curve = transform(rise.h)
+    target = (rise.score - rise.rate * curve) / slope
+    free = [k for k in range(dim) if k not in held and k not in rise.moved]
+    most = n / FITTING.draws_per_feature
+    degree = FITTING.degree if held else 0
+    while degree > 1 and 2 * (1 + degree * len(held)) + (1 + degree * len(held)) * min(len(free), 4) > most:
+        degree -= 1
+    basis = _basis(x, center, scale, held, degree)
+    k = basis.shape[1]
+    tangents = _tangents(rise, scale, free, slope)
+    room = max(0, int(most / k) - 2)
+    if room < len(free):  # those that matter most for a normal distribution
+        product = tangents.T @ (target + u)
+        power = np.einsum("nk,nk->k", tangents, tangents)
+        order = np.sort(np.argsort(-(product**2) / np.maximum(power, 1e-300))[:room])
+        free, tangents = [free[j] for j in order], tangents[:, order]
+    basis_here = rise.rate[:, None] * basis
+    columns = [u[:, None] * basis_here, -basis_here, *(tangents[:, j, None] * basis for j in range(len(free)))]
+    features = np.concatenate(columns, axis=1)
+    size = np.sqrt(np.maximum(np.einsum("nk,nk->k", features, features) / n, 1e-300))
+    features /= size
+    system = features.T @ features + FITTING.ridge * n * np.eye(len(size))
+    coefficients = -np.linalg.solve(system, features.T @ target) / size
+    precision = float(np.maximum(basis @ coefficients[:k], 0.1).mean())
+    step = Step(transform, center, scale, held, tuple(free), degree, coefficients, precision)
+    law = step._law(rise, x)
+    q, _ = step._cut(law, np.quantile(rise.h, FITTING.levels))
+    return step, float(np.square(law.remainder(q)).mean())
+
+
+def _promising(step: Step, rise: Rise, x: np.ndarray) -> list[int]:
+    """Return the coordinates that what is left depends on most, by its products with each of them."""
+    law = step._law(rise, x)
+    left = (law.misfit / law.deviation)[:, 0]
+    _, slope, _ = step.transform(rise.h)
+    tangents = _tangents(rise, step.scale, step.free, slope)
+    parts = np.column_stack([law.u[:, 0], np.ones(len(left)), tangents]) * left[:, None]
+    parts /= np.sqrt(np.maximum(np.einsum("nk,nk->k", parts, parts), 1e-300))
+    y = np.tanh((x - step.center) / step.scale)
+    strength = np.square(parts.T @ (y - y.mean(axis=0))).sum(axis=0)
+    strength[list({*rise.moved, *step.held})] = -np.inf
+    order = np.argsort(-strength)[: FITTING.candidates]
+    return [int(k) for k in order if np.isfinite(strength[k])]

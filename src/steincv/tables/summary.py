@@ -1,0 +1,203 @@
+"""`summary`: one table in the shape of ArviZ's, with control variates beside it."""
+
+import html
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ..estimating import estimate
+from ..families.method import Method
+from ..judging.error_bars import array_stats
+from ..report.clean import clean
+from ..report.text import LONGEST_LABEL, plus_minus, times
+from ..result import Estimate
+from ..runtime.validation import InputError
+from .recognise import recognise
+
+if TYPE_CHECKING:
+    import pandas
+
+# Digits after the point of a number that is known exactly.
+MOST_DIGITS = 12
+# The quantiles whose smaller effective size is ArviZ's `ess_tail`.
+TAIL = (0.05, 0.95)
+DIAGNOSTICS = {"mean": ("ess_bulk", "ess_tail", "r_hat"), "median": ("ess_median", "ess_tail", "r_hat")}
+
+
+def summary(
+    x: Any,
+    *more: Any,
+    var_names: str | Sequence[str] | None = None,
+    stat_focus: Literal["mean", "median"] = "mean",
+    ci_prob: float = 0.9,
+    method: Method | None = None,
+    seed: int = 0,
+    **options: Any,
+) -> "Summary":
+    """Return mean, sd, median and an equal-tailed interval of every parameter, with their Monte Carlo errors.
+
+    **Arguments:**
+
+    - `x`: `Samples`, a file of draws and scores, or what an adapter takes: a NumPyro `MCMC`, a trace of PyMC or nutpie,
+      ArviZ data, a fit of Stan, states of BlackJAX, an emcee sampler. `more` is what its adapter takes besides, such as
+      `summary(trace, model)`.
+    - `var_names`: only these parameters, by their names as ArviZ has them.
+    - `stat_focus`: "mean" has mean, sd and median; "median" has the median and, without control, ArviZ's `mad`.
+    - `ci_prob`: the probability of the interval between its two quantiles.
+    - `method`, `seed` and other `options`: as for `estimate`.
+
+    >>> import numpy as np, steincv as scv
+    >>> x = np.random.default_rng(0).normal(size=(4, 250, 2))
+    >>> table = scv.summary(scv.Samples(x, -x, names=["a", "b"]), method=scv.Polynomial(2))
+    >>> [float(q) for q in table.frame().loc["a", ["median_cv", "eti_95%_cv"]].round(4)]
+    [0.0, 1.6449]
+    """
+    if stat_focus not in DIAGNOSTICS:
+        raise InputError(f'`stat_focus` must be "mean" or "median", got {stat_focus!r}.')
+    if not (isinstance(ci_prob, float | np.floating) and 0 < ci_prob < 1):
+        raise InputError(f"`ci_prob` must lie strictly between 0 and 1, got {ci_prob!r}.")
+    # to the digits of a percentage: 1 - 0.9 is not 0.1
+    tail = round((1 - float(ci_prob)) / 2, 12)
+    levels = (tail, 0.5, round(1 - tail, 12))
+    samples = recognise(x, *more)
+    names: Sequence[str | float] = ("mean", "sd") if stat_focus == "mean" else ("mean",)
+    result = estimate(samples, method=method, stat=(*names, *levels), seed=seed, **options)
+    wanted = [var_names] if isinstance(var_names, str) else var_names
+    return Summary(result, stat_focus, levels, _kept(result.labels, wanted))
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """The table. `frame()` is a data frame; `result` is the `Estimate` behind it, with its sd and quantiles."""
+
+    result: Estimate
+    stat_focus: str
+    levels: tuple[float, float, float]
+    kept: tuple[int, ...]
+
+    @property
+    def parts(self) -> Mapping[str, Estimate]:
+        """The estimate of every column, by ArviZ's name of it."""
+        low, middle, high = self.levels
+        part = {"median": self.result.quantile(middle)}
+        if self.stat_focus == "mean":
+            assert self.result.sd is not None
+            part = {"mean": self.result, "sd": self.result.sd, **part}
+        return part | {f"eti_{100 * p:g}%": self.result.quantile(p) for p in (low, high)}
+
+    def frame(self, round_to: int | None = None) -> "pandas.DataFrame":
+        """Return a data frame: ArviZ's columns, which are plain, then those with control variates.
+
+        `NAME_cv` and `mcse_NAME_cv` are value and Monte Carlo error with control variates, `digits_NAME` how many
+        digits after the point may be printed of it, `gain_NAME` how many times as many draws the plain one would need.
+        """
+        import pandas
+
+        pick = list(self.kept)
+        plain = {name: part.plain.reshape((-1,)) for name, part in self.parts.items()}
+        better = {name: part._average.reshape((-1,)) for name, part in self.parts.items()}
+        sd = {"sd": self.result.values.std(axis=(0, 1), ddof=1)}  # as ArviZ counts, with n - 1
+        columns: dict[str, Any] = {name: sd.get(name, average.mean)[pick] for name, average in plain.items()}
+        if self.stat_focus == "median":
+            distance = np.abs(self.result.values - plain["median"].mean)
+            columns = {"median": columns.pop("median"), "mad": np.median(distance, axis=(0, 1))[pick], **columns}
+        columns |= {f"mcse_{name}": average.standard_error[pick] for name, average in plain.items()}
+        columns |= {name: found[pick] for name, found in self._diagnostics().items()}
+        columns |= {f"{name}_cv": average.mean[pick] for name, average in better.items()}
+        columns |= {f"mcse_{name}_cv": average.standard_error[pick] for name, average in better.items()}
+        columns |= {f"digits_{name}": digits(average.standard_error[pick]) for name, average in better.items()}
+        columns |= {f"gain_{name}": self._gain(part)[pick] for name, part in self.parts.items()}
+        columns["status"] = [self._statuses(k) for k in pick]
+        frame = pandas.DataFrame(columns, index=[self.result.labels[k] for k in pick])
+        return frame if round_to is None else frame.round(round_to)
+
+    def _diagnostics(self) -> dict[str, np.ndarray]:
+        """Return effective sizes and R-hat as ArviZ has them."""
+        values, axes = self.result.values, {"chain_axis": 0, "draw_axis": 1}
+        stats = array_stats()
+        found = {}
+        for name in DIAGNOSTICS[self.stat_focus]:
+            kind = name.removeprefix("ess_")
+            with np.errstate(divide="ignore", invalid="ignore"):  # a constant has none
+                if name == "r_hat":
+                    made = stats.rhat(values, **axes)
+                else:
+                    made = stats.ess(values, method=kind, prob=TAIL if kind == "tail" else None, **axes)
+            found[name] = np.asarray(made)
+        return found
+
+    @staticmethod
+    def _gain(part: Estimate) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            return 1 / part.variance_ratio.reshape(-1)
+
+    def _statuses(self, k: int) -> str:
+        return ", ".join(dict.fromkeys(s.name for part in self.parts.values() for s in part.status[k]))
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the cells of the printed table: of every parameter a plain row and a controlled one."""
+        parts = self.parts
+        found = self._diagnostics()
+        rows = [("", "", *(name.removeprefix("eti_") for name in parts), "gain", *found)]
+        for k in self.kept:
+            plain, better = (
+                [plus_minus(a.mean[k], a.standard_error[k]) for a in (one(p).reshape((-1,)) for p in parts.values())]
+                for one in (lambda p: p.plain, lambda p: p._average)
+            )
+            shown = [f"{found[name][k]:.2f}" if name == "r_hat" else f"{found[name][k]:.0f}" for name in found]
+            label = clean(self.result.labels[k], LONGEST_LABEL)
+            median_gain = times(float(np.median([self._gain(part)[k] for part in parts.values()])))
+            rows += [(label, "plain", *plain, "", *shown), ("", "controlled", *better, median_gain, *[""] * len(shown))]
+        return rows
+
+    def notes(self) -> list[str]:
+        """Return what happened, each message once, with the outputs it is about."""
+        return list(dict.fromkeys(note for part in self.parts.values() for note in part.warnings()))
+
+    def __repr__(self) -> str:
+        rows = self.rows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(f"{c:<{w}}" if i < 2 else f"{c:>{w}}" for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+            for row in rows
+        ]
+        return "\n".join([*(line.rstrip() for line in lines), "", *map(clean, self.notes())]).rstrip()
+
+    def _repr_html_(self) -> str:
+        head, *body = (
+            "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row)
+            for tag, row in zip(["th", *["td"] * (len(self.rows()) - 1)], self.rows(), strict=True)
+        )
+        below = "".join(f"<p>{html.escape(clean(note))}</p>" for note in self.notes())
+        lines = "".join(f"<tr>{row}</tr>" for row in body)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>{below}"
+
+    def report(self, path: "str | os.PathLike[str]", *, force: bool = False) -> None:
+        """Write the page of the result, which has every quantile."""
+        self.result.report(path, force=force)
+
+
+def digits(error: np.ndarray) -> np.ndarray:
+    """Return how many digits after the point are certain: two standard errors are less than one of the last.
+
+    >>> digits(np.array([0.05, 0.004, 12.0, 0.0])).tolist()
+    [1, 2, -2, 12]
+    """
+    with np.errstate(divide="ignore"):
+        found = np.floor(-np.log10(2 * error) + 1e-9)
+    return np.minimum(np.where(error > 0, found, MOST_DIGITS), MOST_DIGITS).astype(int)
+
+
+def _kept(labels: Sequence[str], var_names: Sequence[str] | None) -> tuple[int, ...]:
+    """Return the numbers of the outputs to show, in the order of the model."""
+    if var_names is None:
+        return tuple(range(len(labels)))
+    for name in var_names:
+        if not any(label == name or label.startswith(f"{name}[") for label in labels):
+            raise InputError(f"`var_names` has {name!r}; there are {', '.join(labels)}.")
+    return tuple(
+        k for name in var_names for k, label in enumerate(labels) if label == name or label.startswith(f"{name}[")
+    )

@@ -1,0 +1,181 @@
+"""Probabilities and quantiles as users ask for them: right, honest, and kept."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from densities import bent_mixture, gaussian
+from scipy.special import ndtr, ndtri
+
+import steincv as scv
+from steincv.judging.quantiles import in_order
+
+QUICK = scv.Polynomial(2)
+
+
+def standard(seed=0, chains=4, draws=250, dim=3):
+    x = np.random.default_rng(seed).normal(size=(chains, draws, dim))
+    return scv.Samples(x, -x)
+
+
+def test_exact_for_a_gaussian():
+    """Coordinates of any scale and correlation: the probability is that of the normal distribution, to 1e-9."""
+    samples, _ = gaussian(0, 4, 200, 3)
+    x = samples.draws
+    result = scv.probability(samples, below=[float(np.median(x[..., 0]))], method=QUICK)
+    assert (result.variance_ratio < 1e-12).all()
+    normal = standard()
+    above = scv.probability(normal, above=[-1.0, 0.0, 1.5], method=QUICK)
+    assert above.shape == (3, 3)
+    np.testing.assert_allclose(above.mean, np.tile(ndtr([1.0, 0.0, -1.5]), (3, 1)), atol=1e-9)
+    found = scv.estimate(normal, method=QUICK, stat=("mean", 0.05, 0.5, 0.95))
+    for p in (0.05, 0.5, 0.95):
+        np.testing.assert_allclose(found.quantile(p).mean, ndtri(p), atol=1e-8)
+
+
+FUNCTIONS = {
+    "monotone": (lambda x: jnp.exp(x[0]), 1.5, ndtr(np.log(1.5)), 1e-3),
+    "falling": (lambda x: -(x[1] ** 3) - x[1], 2.0, ndtr(1.0), 1e-3),
+    "linear": (lambda x: x[0] - 2 * x[2], 1.0, ndtr(1 / np.sqrt(5)), 1e-3),
+    "of several": (lambda x: x[0] + 0.1 * x[1] ** 2, 0.0, None, 0.1),
+    "no steady slope": (lambda x: (x**2).sum(), 3.0, 0.6083748237289109, 0.5),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_place_of_the_jump_is_found(name):
+    f, c, truth, ratio = FUNCTIONS[name]
+    result = scv.probability(standard(draws=500), f, below=c, method=QUICK)
+    assert result.variance_ratio < ratio
+    if truth is not None:
+        low, high = result.interval(0.9999)
+        assert low - 1e-8 <= truth <= high + 1e-8
+    median = scv.estimate(standard(draws=500), f, stat=("mean", 0.5), method=QUICK).quantile(0.5)
+    assert median.variance_ratio < 2 * ratio
+
+
+def test_arrays_of_values():
+    """Linear ones and those of one coordinate are as good as functions; others by what a regression finds."""
+    samples = standard(draws=500)
+    x = samples.draws
+    result = scv.probability(
+        samples, {"a": np.exp(x[..., 0]), "b": x[..., 0] + x[..., 1], "c": x[..., 0] * x[..., 1],
+         "d": x[..., 0] + 0.2 * x[..., 1] * x[..., 2]},
+        above=1.0, method=QUICK,
+    )  # fmt: skip
+    assert result.info["steps"] == {"coordinate": ["a"], "linear": ["b"], "unknown": ["c"], "regression": ["d"]}
+    assert (result.variance_ratio[:2] < 1e-3).all()
+
+
+def test_what_is_not_gaussian_is_covered_and_gained():
+    """True errors over 20 sets: smaller, and within four of their standard errors."""
+    truth = np.array([float(np.mean(bent_mixture(99, 1, 10**6, 2).draws[..., k] <= 0.3)) for k in range(2)])
+    found = [scv.probability(bent_mixture(k, 4, 250, 2), below=0.3, method=QUICK) for k in range(20)]
+    plain, better = (np.array([e.mean for e in each]) - truth for each in ([r.plain for r in found], found))
+    assert (np.square(better).mean(axis=0) < 0.7 * np.square(plain).mean(axis=0)).all()
+    z = better / np.hypot([r.standard_error for r in found], 5e-4)
+    assert np.abs(z).max() < 4
+
+
+def test_quantiles_do_not_cross_and_are_kept(tmp_path):
+    samples = bent_mixture(5, 4, 60, 2)
+    levels = (0.05, 0.1, 0.12, 0.14, 0.5, 0.9, 0.95)
+    result = scv.estimate(samples, stat=("mean", "sd", *levels), method=QUICK)
+    means = np.array([result.quantile(p).mean for p in levels])
+    assert (np.diff(means, axis=0) >= 0).all()
+    for p in levels:
+        one = result.quantile(p)
+        np.testing.assert_allclose(one.controlled.mean(axis=(0, 1)), one.mean, atol=1e-10)
+        np.testing.assert_allclose(one.plain.mean, np.quantile(samples.draws, p, axis=(0, 1)))
+    result.save(tmp_path / "r.npz")
+    read = scv.Estimate.load(tmp_path / "r.npz")
+    assert tuple(read.quantiles) == levels
+    np.testing.assert_array_equal(read.quantile(0.9).mean, result.quantile(0.9).mean)
+    np.testing.assert_array_equal(result["x[1]"].quantile(0.9).mean, result.quantile(0.9).mean[1])
+
+
+def test_in_order_pools_neighbours_that_cross():
+    means, errors = ([np.array([v]) for v in row] for row in ([1.0, 3.0, 2.0, 4.0], [0.1, 1.0, 1.0, 0.1]))
+    assert [m[0] for m in in_order(means, errors)] == [1.0, 2.5, 2.5, 4.0]
+
+
+def test_the_plain_quantile_is_arviz_s():
+    arviz_stats = pytest.importorskip("arviz_stats.base")
+    samples = bent_mixture(6, 4, 200, 2)
+    plain = scv.estimate(samples, stat=("mean", 0.25), method=QUICK).quantile(0.25).plain
+    theirs = [
+        arviz_stats.array_stats.mcse(samples.draws[..., k], chain_axis=0, draw_axis=1, method="quantile", prob=0.25)
+        for k in range(2)
+    ]
+    np.testing.assert_allclose(plain.standard_error, theirs)
+
+
+def test_far_out_the_plain_estimate_is_reported_and_said_so():
+    samples = standard(draws=100)
+    result = scv.estimate(samples, stat=("mean", 0.001), method=QUICK).quantile(0.001)
+    assert result.method == ("plain",) * 3
+    assert all(found[0].code is scv.Code.FEW_BEYOND for found in result.status)
+    never = scv.probability(samples, above=50.0, method=QUICK)
+    assert (never.mean == 0).all()
+    assert (never.standard_error == 1 / samples.size).all()
+    assert all(found[0].code is scv.Code.FEW_BEYOND for found in never.status)
+
+
+def test_a_constant_has_its_quantiles():
+    samples = standard()
+    result = scv.estimate(samples, {"one": np.ones((4, 250)), "x": samples.draws[..., 0]}, stat=(0.5,), method=QUICK)
+    assert result.quantile(0.5).mean[0] == 1.0
+    assert result.quantile(0.5).status[0][0].code is scv.Code.CONSTANT
+
+
+def test_probabilities_lie_between_zero_and_one_and_are_in_order():
+    cuts = np.linspace(-4, 4, 30)
+    result = scv.probability(bent_mixture(7, 4, 50, 1), below=cuts, method=QUICK)
+    assert (np.diff(result.mean[0]) >= 0).all()
+    assert result.mean.min() >= 0
+    assert result.mean.max() <= 1
+    both = scv.probability(bent_mixture(7, 4, 50, 1), above=cuts, method=QUICK).mean + result.mean
+    np.testing.assert_allclose(both, 1.0, atol=1e-10)
+
+
+def test_thresholds_by_name():
+    samples = standard()
+    result = scv.probability(samples, above={"x[1]": 0.0, "x[0]": [0.0, 1.0]}, method=QUICK)
+    assert result.labels == ("P(x[0] > 0)", "P(x[0] > 1)", "P(x[1] > 0)")
+    assert scv.probability(samples, above={"x": 0.0}, method=QUICK).shape == (3,)
+
+
+def test_workers_held_out_draws_and_orbits_give_answers():
+    samples = bent_mixture(8, 4, 60, 2)
+    alone = scv.probability(samples, below=0.0, method=QUICK)
+    with ThreadPoolExecutor(2) as pool:
+        together = scv.probability(samples, below=0.0, method=QUICK, executor=pool)
+    np.testing.assert_array_equal(alone.controlled, together.controlled)
+    held = scv.estimate(samples, stat=("mean", 0.5), method=QUICK, cross_fit=False)
+    assert held.quantile(0.5).values.shape == held.values.shape == (4, 30, 2)
+    x = np.random.default_rng(1).normal(size=(4, 50, 2))
+    known = scv.Samples(x, -x, log_density=lambda x: -0.5 * (x**2).sum())
+    around = scv.probability(known, lambda x: x[0] + 0.1 * x[1] ** 2, above=0.0, method=QUICK, orbits=4)
+    assert around.info["orbits"]["states"] == 4
+    assert around.variance_ratio < 0.1
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda s: scv.probability(s), "`above` or `below`"),
+        (lambda s: scv.probability(s, above=0, below=1), "`above` or `below`"),
+        (lambda s: scv.probability(s, above=np.nan), "`above` holds"),
+        (lambda s: scv.probability(s, above=[[1.0]]), "expected a number"),
+        (lambda s: scv.probability(s, above={"y": 1.0}), "names 'y'"),
+        (lambda s: scv.probability(s, above={}), "empty dict"),
+        (lambda s: scv.estimate(s, stat=("mean", 1.5)), "between 0 and 1"),
+        (lambda s: scv.estimate(s, stat=("mean", 5)), "between 0 and 1"),
+        (lambda s: scv.estimate(s, stat=()), "between 0 and 1"),
+        (lambda s: scv.estimate(s, method=QUICK).quantile(0.5), "there is no quantile 0.5"),
+    ],
+)
+def test_bad_input_is_named(call, words):
+    with pytest.raises(scv.InputError, match=words):
+        call(standard(draws=20))

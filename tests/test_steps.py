@@ -1,0 +1,165 @@
+"""Steps: the field that takes the jump out of an indicator has mean zero whatever its parameters, and is exact."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from densities import bent_mixture, bent_mixture_score, mixture_density, mixture_score, straight
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+import steincv as scv
+from steincv.samples.derivatives import Derivatives
+from steincv.stein.rises import find_place, monotone_in
+from steincv.stein.steps import (
+    Bent,
+    Straight,
+    along_coordinate,
+    along_gradient,
+    along_one,
+    fit_step,
+    half_line,
+    half_line_in_cut,
+)
+
+
+def test_the_half_line_solves_its_equation():
+    t, q = np.linspace(-8, 8, 161)[:, None], np.linspace(-5.03, 5.01, 10)
+    h = 1e-5
+    slope = (half_line(t + h, q) - half_line(t - h, q)) / (2 * h)
+    np.testing.assert_allclose(slope, t * half_line(t, q) + (t <= q) - ndtr(q), atol=1e-7)
+    in_cut = (half_line(t, q + h) - half_line(t, q - h)) / (2 * h)
+    np.testing.assert_allclose(in_cut, half_line_in_cut(t, q), atol=1e-7)
+
+
+def test_the_half_line_stays_finite_far_out():
+    t, q = np.linspace(-1e4, 1e4, 2001)[:, None], np.array([-1e3, -40.0, -3.0, 0.0, 3.0, 40.0, 1e3])
+    found = half_line(t, q)
+    assert np.isfinite(found).all()
+    assert (found >= 0).all()
+    assert (np.abs(t) * found <= 1).all()
+    assert np.isfinite(half_line_in_cut(t, q)).all()
+
+
+@pytest.mark.parametrize("h", [np.exp, np.arctan, lambda x: x])
+def test_transforms_know_their_derivatives(h):
+    y = h(np.random.default_rng(0).normal(size=2000))
+    at, d = np.linspace(y.min(), y.max(), 50), 1e-5 * y.std()
+    for transform in (Straight(1.0, 2.0), Bent.of(y)):
+        u, slope, curve = transform(at)
+        above, below = transform(at + d), transform(at - d)
+        np.testing.assert_allclose((above[0] - below[0]) / (2 * d), slope, rtol=1e-6)
+        np.testing.assert_allclose((above[1] - below[1]) / (2 * d), curve * slope, atol=1e-5 * np.abs(slope).max())
+        assert (np.diff(u) > 0).all()
+
+
+# --- mean zero, whatever the parameters --------------------------------------------------------------
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(400)
+
+
+def between(low, high):
+    """Points and weights of Gauss's rule."""
+    middle, half = (low + high) / 2, (high - low) / 2
+    return middle + half * NODES, half * WEIGHTS
+
+
+def other_parameters(step, rng):
+    """The same step with coefficients that have nothing to do with any fit."""
+    return replace(step, coefficients=step.coefficients + rng.normal(size=step.coefficients.shape))
+
+
+def test_mean_zero_by_quadrature_in_one_dimension():
+    rng, samples = np.random.default_rng(0), bent_mixture(2, 1, 500, 1)
+    x, s = samples.draws[0], samples.scores[0]
+    fitted = fit_step(along_coordinate(x, s, 0), x)
+    for transform in (fitted.transform, Bent.of(np.sinh(x[:, 0])), Straight(0.3, 0.2)):
+        step = replace(other_parameters(fitted, rng), transform=transform)
+        for cut in (-1.5, 0.2, 2.0):
+            total, size = 0.0, 0.0
+            for part in ((-9, cut), (cut, 9)):
+                grid, weight = between(*part)
+                rise = along_coordinate(grid[:, None], mixture_score(grid[:, None]), 0)
+                g = step(rise, grid[:, None], np.array([cut]))[:, 0] * weight * mixture_density(grid)
+                total, size = total + g.sum(), size + np.abs(g).sum()
+            assert abs(total) < 1e-10 * size
+
+
+def slanted(x, s):
+    """The rise of x0 + 0.3 x1^2 + 0.2 x1 along its first coordinate, by hand."""
+    gradient = np.stack([np.ones(len(x)), 0.6 * x[:, 1] + 0.2], axis=-1)
+    return along_one(x[:, 0] + 0.3 * x[:, 1] ** 2 + 0.2 * x[:, 1], gradient, np.zeros_like(x), s, 0)
+
+
+def stretched(x, s):
+    """The rise of sinh(x0) + 0.2 x1 x0 + 2 x0 along its first coordinate, where x1 > -15."""
+    gradient = np.stack([np.cosh(x[:, 0]) + 0.2 * x[:, 1] + 2, 0.2 * x[:, 0]], axis=-1)
+    row = np.stack([np.sinh(x[:, 0]), np.full(len(x), 0.2)], axis=-1)
+    return along_one(np.sinh(x[:, 0]) + 0.2 * x[:, 1] * x[:, 0] + 2 * x[:, 0], gradient, row, s, 0)
+
+
+CASES = {
+    "coordinate": (lambda x, s: along_coordinate(x, s, 0), lambda y: -0.7),
+    "a sum": (slanted, lambda y: -0.7 - 0.3 * y**2 - 0.2 * y),
+    "curved": (stretched, lambda y: brentq(lambda a: np.sinh(a) + 0.2 * y * a + 2 * a + 0.7, -9, 9)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_mean_zero_by_quadrature_in_two_dimensions(name):
+    """Rows of Gauss's rule, each cut where h jumps; across them the even rule, as accurate as rounding."""
+    rise, edge = CASES[name]
+    samples = bent_mixture(3, 1, 400, 2)
+    x, s = samples.draws[0], samples.scores[0]
+    step = other_parameters(fit_step(rise(x, s), x), np.random.default_rng(1))
+    rows = np.linspace(-8, 16, 241)
+    ends = [(max(edge(y), -9.0), y) for y in rows]
+    parts = [between(*part) for middle, _ in ends for part in ((-9, middle), (middle, 9))]
+    grid = np.concatenate([np.stack([p, np.full_like(p, rows[k // 2])], -1) for k, (p, _) in enumerate(parts)])
+    density = mixture_density(straight(grid)).prod(axis=-1)
+    weight, keep = np.concatenate([w for _, w in parts]) * density, density > 1e-25
+    grid, weight = grid[keep], weight[keep]
+    g = step(rise(grid, bent_mixture_score(grid)), grid, np.array([-0.7]))[:, 0] * weight
+    assert abs(g.sum()) < 1e-10 * np.abs(g).sum()
+
+
+def place_of(f, x, s):
+    values = np.array([f(row) for row in x])
+    derivatives = Derivatives.of(f, scv.Samples(x, s), x, values[:, None])
+    return find_place(0, x, s, values, monotone_in(x, values[:, None])[0], derivatives), derivatives
+
+
+@pytest.mark.parametrize("f", [lambda x: x[0] + 0.3 * x[1] ** 2, lambda x: (x**2).sum(), lambda x: x[0] * x[1] + x[2]])
+def test_g_is_the_divergence_of_a_field_plus_the_field_times_the_score(f):
+    """As in test_laws.py: at a fixed point g is affine in the score, and its value at score zero is the divergence."""
+    samples = bent_mixture(0, 1, 300, 3)
+    x, scale = samples.draws[0], samples.draws[0].std(axis=0)
+    place, known = place_of(f, x, samples.scores[0])
+    step = other_parameters(fit_step(place.rise, x), np.random.default_rng(2))
+    cut = np.array([float(np.median(place.rise.h))])
+    at = x[np.abs(place.rise.h - cut) > 0.1][:20]
+    typical = float(np.median((known.gradient(0) ** 2 * scale**2).sum(axis=1)))
+
+    def g(points, score):
+        h = np.array([f(row) for row in points])
+        derivatives = replace(known, points=points)
+        gradient = derivatives.gradient(0)
+        rows = [derivatives.turned(0, np.broadcast_to(e, points.shape)) for e in np.eye(3)]
+        if len(place.rise.moved) == 1:
+            rise = along_one(h, gradient, rows[place.rise.moved[0]], score, place.rise.moved[0])
+        else:
+            turned = derivatives.turned(0, gradient * scale**2)
+            laplacian = sum(scale[k] ** 2 * row[:, k] for k, row in enumerate(rows))
+            rise = along_gradient(h, gradient, turned, laplacian, score, scale, typical)
+        return step(rise, points, cut)[:, 0]
+
+    def field(points):
+        units = [np.broadcast_to(e, points.shape) for e in np.eye(3)]
+        return np.stack([g(points, e) - g(points, 0 * points) for e in units], axis=-1)
+
+    divergence, phi, score = g(at, 0 * at), field(at), np.random.default_rng(3).normal(size=at.shape)
+    size = np.abs(divergence).max() + np.abs(phi).max()
+    np.testing.assert_allclose(g(at, score) / size, (divergence + (phi * score).sum(-1)) / size, atol=1e-12)
+    h = 1e-5 * scale
+    by_differences = sum((field(at + e)[:, i] - field(at - e)[:, i]) / (2 * h[i]) for i, e in enumerate(np.diag(h)))
+    np.testing.assert_allclose(divergence / size, by_differences / size, atol=1e-6)
