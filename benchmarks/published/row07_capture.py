@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 SIZES = (2000, 5000)
 PUBLISHED = {2000: 20.7, 5000: 22.8}
 REPEATS = 20
-METHODS = {"Auto()": scv.Auto(), "Polynomial(2)": scv.Polynomial(2), "Polynomial(3)": scv.Polynomial(3)}
+METHODS = {"Polynomial(2)": scv.Polynomial(2), "Polynomial(3)": scv.Polynomial(3)}
 
 
 def counts() -> tuple[np.ndarray, np.ndarray]:

@@ -9,6 +9,7 @@ Reference: Kallioinen, Paananen, Buerkner, Vehtari (2024), Statistics and Comput
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from jaxtyping import Float
 
 from ..estimating import estimate
 from ..families.method import Method
-from ..judging.error_bars import average
+from ..judging.error_bars import Average, average
 from ..judging.status import Code, Status
 from ..report.figures import CONTROLLED, GRID, PLAIN, axes_for, height_of, legend_above, name_rows
 from ..result import Estimate
@@ -27,6 +28,9 @@ from ..samples.values import values_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+# The last digits of a covariance are lost to the two means that are taken off: so many units of them.
+ROUND_OFF = 64.0
 
 
 def sensitivity(
@@ -105,6 +109,7 @@ class _Covariance:
             means = u.mean(axis=(0, 1)), v.mean(axis=(0, 1))
             return size * (both - means[1] * u - means[0] * v + means[0] * means[1])
 
+        self.size = size
         self.plain, self.controlled = draws(result.values), draws(result.controlled)
         parts = [(i, at, at + 1 + i) for i in range(outputs)]
         self.method = [next((result.method[j] for j in p[::-1] if result.method[j] != "plain"), "plain") for p in parts]
@@ -127,7 +132,8 @@ def _joined(labels: tuple[str, ...], found: list[_Covariance], info: Mapping[str
     plain, controlled = (
         np.concatenate([getattr(one, name) for one in found], axis=-1) for name in ("plain", "controlled")
     )
-    old, new = average(plain), average(controlled)
+    size = np.concatenate([one.size for one in found])
+    old, new = (_rounded(average(series), size) for series in (plain, controlled))
     better = new.standard_error <= old.standard_error
     method = [m for one in found for m in one.method]
     return Estimate(
@@ -141,6 +147,12 @@ def _joined(labels: tuple[str, ...], found: list[_Covariance], info: Mapping[str
         tuple(tuple(s) for one in found for s in one.status),
         info,
     )
+
+
+def _rounded(found: Average, size: Float[np.ndarray, " out"]) -> Average:
+    """Return the average with the round-off of products of that size in its error bar, where there is an error."""
+    error = np.hypot(found.standard_error, ROUND_OFF * np.finfo(float).eps * size)
+    return replace(found, standard_error=np.where(found.standard_error > 0, error, 0.0))
 
 
 def plot_sensitivity(result: Estimate, ax: "Axes | None" = None) -> "Axes":
