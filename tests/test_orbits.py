@@ -239,7 +239,7 @@ def test_a_model_that_is_not_that_of_the_draws_is_refused(density, says):
 
 
 def test_a_support_edge_is_said():
-    """An exponential in x0 > 0, cut off where its density is largest: an alarm rings, and lost orbits are counted."""
+    """An exponential in x0 > 0, cut off where it is largest: the Stein alarm rings, lost orbits are counted."""
 
     def half(x):
         value, gradient = -x[:, 0] - 0.5 * x[:, 1] ** 2, np.stack([-np.ones(len(x)), -x[:, 1]], axis=1)
