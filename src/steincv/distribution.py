@@ -160,9 +160,9 @@ class Setting:
         """Take the jumps out, and fit the method to what is left."""
         points = self.points
         draws = points.draws.reshape(-1, self.samples.dim)
-        derivatives = Derivatives.of(self.f, self.samples, draws, points.values.reshape(len(draws), -1))
+        values = points.values.reshape(len(draws), -1)
         cloud = Cloud(points.draws, points.scores, points.values, self.plan, points.states, points.weight)
-        jumps = find_jumps(cloud, wanted, derivatives)
+        jumps = find_jumps(cloud, wanted, lambda: Derivatives.of(self.f, self.samples, draws, values))
         data = (points.draws, points.scores, jumps.columns(points.values), tuple(self.plan), self.samples.names)
         more = (self.seed, points.chains, self.coordinates, points.states, points.weight)
         training = Training(*data, *more, base=jumps.base)

@@ -91,7 +91,7 @@ def check_summary(make, theirs, medians, names):
     """
     for focus, table in (("mean", theirs), ("median", medians)):
         ours = make(focus).frame()
-        assert list(ours.index) == list(table.index)
+        assert list(ours.index) == list(table.index), (list(ours.index), list(table.index))
         shared = [name for name in table.columns if not name.startswith("hdi")]
         places = {name: 2 if name == "r_hat" else 0 if name in ("ess_bulk", "ess_tail") else 3 for name in shared}
         unit = np.array([10.0 ** -places[name] for name in shared])

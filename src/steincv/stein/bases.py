@@ -1,6 +1,6 @@
 """Indicators of outputs of f, and for every fold the control variates that take their jumps out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -82,8 +82,11 @@ class Wanted(NamedTuple):
     errors: Float[np.ndarray, " cut"] | None = None
 
 
-def find_jumps(points: Points, wanted: Sequence[Wanted], derivatives: Derivatives | None) -> Jumps:
-    """Fit a step to every wanted output on every fold's training draws, and evaluate it at all states."""
+def find_jumps(points: Points, wanted: Sequence[Wanted], differentiate: Callable[[], Derivatives | None]) -> Jumps:
+    """Fit a step to every wanted output on every fold's training draws, and evaluate it at all states.
+
+    `differentiate` is asked only where some output is not a function of one coordinate.
+    """
     chains, states, dim = points.draws.shape
     count = sum(len(one.cuts) for one in wanted)
     reserve(
@@ -94,6 +97,7 @@ def find_jumps(points: Points, wanted: Sequence[Wanted], derivatives: Derivative
     x, s = points.draws.reshape(-1, dim), points.scores.reshape(-1, dim)
     f = points.values.reshape(len(x), -1)
     coordinate = monotone_in(x, f)
+    derivatives = None if all(coordinate[one.output] >= 0 for one in wanted) else differentiate()
     base = np.zeros((len(points.folds), len(x), count))
     start = np.cumsum([0, *(len(one.cuts) for one in wanted)])
 

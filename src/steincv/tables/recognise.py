@@ -40,3 +40,11 @@ def recognise(x: Any, *more: Any) -> Samples | Streamed:
         f"there is no adapter for a {kind.__module__}.{kind.__name__}. Give a steincv.Samples, or what NumPyro, PyMC, "
         f"nutpie, ArviZ, BlackJAX, Stan or emcee returned."
     )
+
+
+def names_in(x: Any) -> tuple[str, ...]:
+    """Return the parameters of labelled data in its own order, which a table of ArviZ has; none of anything else."""
+    if type(x).__name__ not in LABELLED:
+        return ()
+    posterior = adapters.arviz.groups_of(x)("posterior")
+    return () if posterior is None else tuple(map(str, posterior.data_vars))

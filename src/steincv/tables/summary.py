@@ -15,7 +15,7 @@ from ..report.clean import clean
 from ..report.text import LONGEST_LABEL, plus_minus, times
 from ..result import Estimate
 from ..runtime.validation import InputError
-from .recognise import recognise
+from .recognise import names_in, recognise
 
 if TYPE_CHECKING:
     import pandas
@@ -66,7 +66,7 @@ def summary(
     names: Sequence[str | float] = ("mean", "sd") if stat_focus == "mean" else ("mean",)
     result = estimate(samples, method=method, stat=(*names, *levels), seed=seed, **options)
     wanted = [var_names] if isinstance(var_names, str) else var_names
-    return Summary(result, stat_focus, levels, _kept(result.labels, wanted))
+    return Summary(result, stat_focus, levels, _kept(result.labels, wanted, names_in(x)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +155,12 @@ class Summary:
 
     def notes(self) -> list[str]:
         """Return what happened, each message once, with the outputs it is about."""
-        return list(dict.fromkeys(note for part in self.parts.values() for note in part.warnings()))
+        about: dict[str, dict[str, None]] = {}
+        for part in self.parts.values():
+            for k in self.kept:
+                for status in part.status[k]:
+                    about.setdefault(str(status), {})[part.labels[k]] = None
+        return [f"{message} [{', '.join(labels)}]" for message, labels in about.items()]
 
     def __repr__(self) -> str:
         rows = self.rows()
@@ -191,13 +196,14 @@ def digits(error: np.ndarray) -> np.ndarray:
     return np.minimum(np.where(error > 0, found, MOST_DIGITS), MOST_DIGITS).astype(int)
 
 
-def _kept(labels: Sequence[str], var_names: Sequence[str] | None) -> tuple[int, ...]:
-    """Return the numbers of the outputs to show, in the order of the model."""
-    if var_names is None:
-        return tuple(range(len(labels)))
-    for name in var_names:
-        if not any(label == name or label.startswith(f"{name}[") for label in labels):
+def _kept(labels: Sequence[str], var_names: Sequence[str] | None, order: Sequence[str]) -> tuple[int, ...]:
+    """Return the numbers of the outputs to show: those asked for, or all, in the order of the data where it has one."""
+
+    def called(name: str) -> list[int]:
+        return [k for k, label in enumerate(labels) if label == name or label.startswith(f"{name}[")]
+
+    for name in var_names or ():
+        if not called(name):
             raise InputError(f"`var_names` has {name!r}; there are {', '.join(labels)}.")
-    return tuple(
-        k for name in var_names for k, label in enumerate(labels) if label == name or label.startswith(f"{name}[")
-    )
+    found = dict.fromkeys(k for name in (order if var_names is None else var_names) for k in called(name))
+    return tuple(found) if var_names is not None else (*found, *(k for k in range(len(labels)) if k not in found))
