@@ -14,8 +14,6 @@ from ..stein.folds import Block, Fold, make_folds
 from .method import Control, CrossFit, Member, Method, Place, Problem, Term, Training, WeightedSum
 from .spectral import window_sums
 
-# How much a fold's own draws count when its weights are chosen, those of the other folds being 1: benchmarks/gain.py.
-OWN = 0.5
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ def combine(
     total = np.sum(parts, axis=0)
     g = np.zeros_like(values)
     # With a single held-out fold there is no other one; its own few weights hardly matter.
-    others = [total - (1 - OWN) * part for part in parts] if len(folds) > 1 else parts
+    others = [np.sum(parts[:k] + parts[k + 1 :], axis=0) for k in range(len(parts))] if len(folds) > 1 else parts
     left = np.maximum(np.einsum("okk->ko", total), 0)
     kept = None if np.isinf(within) else left[1:] <= within * left[1:].min(axis=0)
     weights = [convex_weights(moment, kept) for moment in others]
