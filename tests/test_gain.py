@@ -135,11 +135,14 @@ def test_words(numbers, words):
 
 def test_the_tail_decides_where_few_draws_carry_the_error():
     """1.5 / k for few carriers, the kurtosis for many, in between a mean of both; at most 1 + m / 2."""
-    one = np.asarray(1e4)
+    one = np.asarray(np.inf)
     assert degrees_of_freedom(one, 2 * 6.0, 0.75) == pytest.approx((12 / 5) ** 0.16 * 2.0**0.84)
     assert degrees_of_freedom(one, 2 * FREEDOM.many, 3.0) == pytest.approx(2 * FREEDOM.many / 5)
     assert degrees_of_freedom(one, 2 * 6.0, np.nan) == pytest.approx(12 / 5)
     assert degrees_of_freedom(one, 2.0, 0.2) == pytest.approx(1.5)
+    assert degrees_of_freedom(np.asarray(8.0), 0.2, 1.5) == FREEDOM.least
+    few = np.asarray(FREEDOM.scarce)
+    assert degrees_of_freedom(few, 2 * 6.0, 0.75) == pytest.approx((12 / 5) ** 0.16 * 1.0**0.84)
 
 
 def test_distances_have_the_tail_of_their_density():

@@ -7,7 +7,15 @@ import scipy.special
 
 from ..samples.samples import Samples
 from ..stein.coordinates import TILE, Standardise
-from .error_bars import Average, average, degrees_of_freedom, most_effective_draws, split_rhat, tail_index
+from .error_bars import (
+    FREEDOM,
+    Average,
+    average,
+    degrees_of_freedom,
+    most_effective_draws,
+    split_rhat,
+    tail_index,
+)
 from .status import Code, Status
 
 LOW_ESS = 200
@@ -17,7 +25,7 @@ RHAT_LIMIT = 1.1
 TAIL_LIMIT = 0.5
 # Where fewer draws than this, and than this share of the effective ones, carry the error bar, it is a matter of luck.
 FEW_CARRIERS, FEW_SHARE = 10.0, 1 / 40
-# Fewer degrees of freedom than this only come of f and f + g both having long tails: intervals cover 90 %, not 95.
+# Fewer degrees of freedom than this, for many draws, only come of f and f + g both having long tails.
 FEW_FREEDOM = 0.97
 # Among 2 dim + 1 z values of correct input the largest is beyond this once in ten thousand for dim = 100.
 STEIN_LIMIT = 5.0
@@ -212,6 +220,7 @@ def rare_draws_status(mean: Average, k: int) -> list[Status]:
     """
     carriers, tail = mean.carriers[k], mean.tail[k]
     few = carriers < min(FEW_CARRIERS, FEW_SHARE * mean.ess[k])
-    if not few or (np.isfinite(tail) and mean.degrees_of_freedom[k] >= FEW_FREEDOM):
+    least = FEW_FREEDOM / (1 + FREEDOM.scarce / mean.ess[k])
+    if not few or (np.isfinite(tail) and mean.degrees_of_freedom[k] >= least):
         return []
     return [Status.of(Code.RARE_DRAWS, carriers=carriers)]

@@ -34,8 +34,15 @@ class Freedom(NamedTuple):
     each: float = 5.0
     # From so many carriers of the error on, their number alone counts; below, the tail index does.
     many: float = 15.0
+    # From so many on nobody looks at the tail.
+    looked: float = 60.0
     # Degrees of freedom times tail index, and the indices between which it counts.
     spread: float = 1.5
+    # Effective draws at which half of them are left: a tail index from few draws, and a choice among methods by them,
+    # promise too much.
+    scarce: float = 33.0
+    # The fewest of all: half-widths are then 38 standard errors.
+    least: float = 0.7
     shortest: float = 0.1
     longest: float = 1.5
     # Distances among the largest few of which one is so many times the next are no tail: those draws stand apart.
@@ -126,17 +133,18 @@ def degrees_of_freedom(
     Where fewer than `FREEDOM.many` draws carry the error, how many did is luck: a kurtosis is small as long as the
     largest draw has not come. What tells is whether others may be far larger, the tail index $k$. Student's t on $\nu$
     degrees of freedom has $k = 1/\nu$, and the error turns out to have $\nu = 1.5/k$, whatever the kurtosis (measured
-    in benchmarks/gain.py). From one to `many` carriers $m$ there is a geometric mean of the two, with weight $(m/15)^2$
-    on the kurtosis, and never more than $1 + m/2$.
+    in benchmarks/gain.py; a quarter less at 100 effective draws). From one to `many` carriers $m$ there is a geometric
+    mean of the two, with weight $(m/15)^2$ on the kurtosis, and never more than $1 + m/2$.
     """
     carriers = np.asarray(error_ess) / 2
     known = ~np.isnan(tail) & (carriers < FREEDOM.many)
     weight = np.minimum(carriers / FREEDOM.many, 1.0) ** 2
-    rate = FREEDOM.spread / np.maximum(np.where(known, tail, 1.0), FREEDOM.shortest)
+    rate = FREEDOM.spread / np.maximum(np.where(known, tail, 1.0), FREEDOM.shortest) / (1 + FREEDOM.scarce / ess)
     kurtosis = np.asarray(error_ess) / FREEDOM.each
     with np.errstate(invalid="ignore", over="ignore"):
         blended = np.where(known, kurtosis, 1.0) ** weight * rate ** (1 - weight)
-    tails = np.where(known, np.minimum(blended, 1 + carriers / 2), np.maximum(kurtosis, 1.0))
+    fewer = np.maximum(np.minimum(blended, 1 + carriers / 2), FREEDOM.least)
+    tails = np.where(known, fewer, np.maximum(kurtosis, 1.0))
     return np.asarray(np.minimum(np.maximum(ess / FREEDOM.each - 1, 1.0), tails))
 
 
@@ -158,7 +166,7 @@ def average(series: Float[np.ndarray, "chain draw out"], *, tails: bool = True) 
         if tails:
             z = (unit - shift)[..., moving] / deviation[moving]
             error_ess[moving] = error_draws(z)
-            few = np.flatnonzero(moving)[error_ess[moving] < 2 * FREEDOM.many]
+            few = np.flatnonzero(moving)[error_ess[moving] < 2 * FREEDOM.looked]
             if len(few):
                 some = unit[..., few]
                 tail[few] = tail_of_distances(np.abs(some - np.median(some, axis=(0, 1))))

@@ -30,6 +30,8 @@ from .error_bars import Average, degrees_of_freedom
 
 #: The level at which widths are compared: 95 % intervals of a tail are wider by more than it adds to the error.
 LEVEL = 0.9
+#: The level at which the guard compares them: it asks for the smaller error, of which the far ends say less.
+GUARD_LEVEL = 0.8
 #: The share of the degrees of freedom that the gain's own interval has: another run's fit is another one, so that gains
 #: differ more than their error bars say. Both numbers were set in benchmarks/gain.py.
 FEWER = 0.6
@@ -87,7 +89,7 @@ def widened_ratio(plain: Average, better: Average) -> np.ndarray:
 
     Few draws may carry its error bar; the interval is then wider than the standard error says.
     """
-    wider = np.maximum(better.half_width(LEVEL) / plain.half_width(LEVEL), 1.0)
+    wider = np.maximum(better.half_width(GUARD_LEVEL) / plain.half_width(GUARD_LEVEL), 1.0)
     return np.asarray(_ratio(plain, better) * wider**2)
 
 

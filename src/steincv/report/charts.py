@@ -244,7 +244,7 @@ class _Linear:
         return self.left + (self.right - self.left) * (x - self.low) / (self.high - self.low)
 
     def __call__(self, x: float) -> str:
-        return f"{self.percent(x):.2f}%"
+        return f"{self.percent(x):.3f}%"
 
     def ticks(self) -> list[float]:
         """Return five or so round numbers."""

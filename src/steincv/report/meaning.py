@@ -32,10 +32,11 @@ MEANINGS = {
         "Estimate a bounded function instead, such as a probability, or its logarithm. Or reparametrise the model.",
     ),
     Code.RARE_DRAWS: Meaning(
-        "A few draws carry the error bar",
+        "Draws that have not come may decide",
         "A handful of draws far out carries almost all of the error; at the others f plus its control variate hardly "
         "varies. How many of them came is luck, so the standard error is more often too small than too large. The "
-        "interval is widened for that.",
+        "interval is widened for that, by the tail index of what is left; here the tails of f itself are long too, or "
+        "the few draws stand apart from all others, and the widened interval may still be too short.",
         "Use the interval, and read the gain as a rough guide. More draws help. Compare with a simpler method, such as "
         "Polynomial(2).",
     ),
