@@ -40,7 +40,7 @@ class Auto(Method):
         members: list[Member] = []
         fits: list[CrossFit] = []
         closed = 0
-        planned = plan(training.fewest, training.draws.shape[-1], f.shape[-1])
+        planned = plan(training.fewest, training.draws.shape[-1], f.shape[-1], training.base is not None)
         for stage in planned.stages:
             asked = _asked(stage, left)
             for member, fit in zip(asked, training.fit(asked), strict=True):
