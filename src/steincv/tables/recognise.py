@@ -1,6 +1,7 @@
 """From whatever a sampler's library returned to `Samples`, by the name of its type: no library is imported for it."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from .. import adapters
@@ -10,7 +11,7 @@ from ..samples.samples import Samples
 from ..samples.streamed import Streamed
 
 # The module that a type is from, and the adapter of its objects.
-HOMES = {
+HOMES: dict[str, Callable[..., Samples]] = {
     "numpyro": adapters.from_numpyro,
     "blackjax": adapters.from_blackjax,
     "cmdstanpy": adapters.from_cmdstan,
