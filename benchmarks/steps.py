@@ -83,7 +83,8 @@ def _row(found, k, truth, name, run, kind, output, level, seconds):
     said = " ".join(s.name for s in found.status[k])
     numbers = (found.plain.mean, found.mean, found.plain.standard_error, found.standard_error)
     plain, mean, plain_error, error = (float(np.reshape(a, -1)[k]) for a in numbers)
-    return (name, run, kind, output, level, plain - truth, mean - truth, plain_error, error,
+    short = [f"{number:.4g}" for number in (plain - truth, mean - truth, plain_error, error)]
+    return (name, run, kind, output, level, *short,
             int(low <= truth <= high), said, round(seconds, 1))  # fmt: skip
 
 

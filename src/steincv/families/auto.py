@@ -45,7 +45,7 @@ class Auto(Method):
         closed = 0
         slowness = draws_per_effective(f)
         slow = bool((slowness >= LIMITS.slow).any())
-        planned = plan(training.fewest, training.draws.shape[-1], f.shape[-1], slow)
+        planned = plan(training.fewest, training.draws.shape[-1], f.shape[-1], slow, training.base is not None)
         left_out = list(planned.left_out)
         for stage in planned.stages:
             asked = _asked(stage, left)

@@ -86,8 +86,12 @@ class Plan(NamedTuple):
     left_out: tuple[tuple[str, str], ...]
 
 
-def plan(n: int, dim: int, outputs: int, slow: bool = False) -> Plan:
-    """Return what the default fits to n draws in `dim` dimensions, of chains that may be slow."""
+def plan(n: int, dim: int, outputs: int, slow: bool = False, steps: bool = False) -> Plan:
+    """Return what the default fits to n draws in `dim` dimensions, of chains that may be slow.
+
+    `steps`: to indicators without their jumps, of which there are several per parameter. Members that are fitted output
+    by output would be most of the time, and are left to means.
+    """
     quadratic, cubic = feature_count(dim, 2), feature_count(dim, 3)
     closed = [Entry(Polynomial(1), both=2 * dim <= n / 4)]
     if n >= LIMITS.few and quadratic <= LIMITS.quadratic_features_per_draw * n:
@@ -102,7 +106,7 @@ def plan(n: int, dim: int, outputs: int, slow: bool = False) -> Plan:
     if n >= LIMITS.few and dim <= LIMITS.kernel_dimensions:
         landmarks = LIMITS.landmarks if n > LIMITS.kernel_draws else None
         dear.append(Entry(Kernel("rational quadratic", degree=2 if quadratic <= n / 8 else 1, landmarks=landmarks)))
-    if n >= LIMITS.some and dim >= LIMITS.structure_dimensions:
+    if n >= LIMITS.some and dim >= LIMITS.structure_dimensions and not steps:
         dear += [Entry(Sparse(), "scaled", "unmixed"), Entry(Curved())]
     if n >= LIMITS.some and dim <= LIMITS.potential_dimensions:
         dear.append(Entry(Neural()))
