@@ -67,7 +67,7 @@ class Regression:
 
 def row(dim: int, known: bool, replications: int) -> dict[str, object]:
     model = Regression(dim, known)
-    method = scv.Polynomial(2 if dim <= 10 or known and dim <= 50 else 1)  # a quadratic in 50 dimensions is slow
+    method = scv.Polynomial(2 if dim <= 10 or (known and dim <= 50) else 1)  # a quadratic in 50 dimensions is slow
     found, start = [], time.process_time()
     for k in range(replications):
         result = scv.bridge(model.samples(1000 + k), seed=k, method=method)
