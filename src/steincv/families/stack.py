@@ -15,7 +15,6 @@ from .method import Control, CrossFit, Member, Method, Place, Problem, Term, Tra
 from .spectral import window_sums
 
 
-
 @dataclass(frozen=True)
 class Stack(Method):
     r"""$g = \sum_k w_k g_k$ with $w_k \ge 0$, $\sum_k w_k \le 1$, from the *out-of-fold* $g_k$ of the members.
