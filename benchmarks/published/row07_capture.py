@@ -5,8 +5,8 @@ the mean of the likelihood over n *prior* draws, in logits: there the score of t
 holds. Published, mean squared error of the plain mean over that of the best of several methods: 20.7 at n = 2000 and
 22.8 at n = 5000 (Leluc, Portier, Segers 2021, Statistics and Computing 31, Tables 8-9).
 
-Of the likelihood itself this cannot be matched: the posterior fills about 1e-12 of the prior, so that no draw of
-thousands has a likelihood worth mentioning. Every estimate is then 0, and every ratio 1. (One run of the posterior
+Of the likelihood itself this cannot be matched: the likelihood is so narrow that hardly a draw of
+thousands reaches it. Nearly every estimate is then 0, and every ratio 1. (One run of the posterior
 gives that evidence: `scv.bridge`.) So the mean of the log likelihood over the prior is measured too.
 
 Data: `data/capture.csv`, the capture histories of Lebreton, Burnham, Clobert, Anderson (1992), Ecological Monographs 62

@@ -50,7 +50,7 @@ class Settings(NamedTuple):
     per_feature: int = 2
     # Proposals of one fold are judged as so many chains.
     batches: int = 4
-    # Effective draws in the overlap; benchmarks/bridge.py: with fewer the error bar is a matter of luck.
+    # Effective draws in the overlap, fewer of which are told; a choice, not measured.
     overlapping: float = 50.0
     # Round-off of a log density, in units of its last digit.
     round_off: float = 64.0
