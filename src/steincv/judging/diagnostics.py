@@ -1,6 +1,7 @@
 """Checks of the input that the answer rests on: are the scores those of the draws, have the chains mixed."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import scipy.special
@@ -23,19 +24,29 @@ LOW_ESS = 200
 # third of the outputs is above 1.01 by chance, none above 1.1 (docs/diagnostics.md, "chains disagree").
 RHAT_LIMIT = 1.1
 TAIL_LIMIT = 0.5
-# Where fewer draws than this, and than this share of the effective ones, carry the error bar, it is a matter of luck.
-FEW_CARRIERS, FEW_SHARE = 10.0, 1 / 40
-# Fewer degrees of freedom than this, for many draws, only come of f and f + g both having long tails.
-FEW_FREEDOM = 0.97
 # Among 2 dim + 1 z values of correct input the largest is beyond this once in ten thousand for dim = 100.
 STEIN_LIMIT = 5.0
-# In shorter chains there is no telling one draw from the next.
-FEWEST_TO_ORDER = 10
-# Standard errors from zero.
-POSITIVE = 4.0
-# Below so many effective draws a dimension coordinates are only scaled one by one: a covariance that is mostly noise
-# makes means of z s of its own. Above so many draws a dimension nobody counts the effective ones.
-WHITENED, PLENTY = 2, 50
+
+
+class Details(NamedTuple):
+    """Numbers that only the checks themselves look at."""
+
+    # Where fewer draws than this, and than this share of the effective ones, carry the error bar, it is luck.
+    carriers: float = 10.0
+    share: float = 1 / 40
+    # Fewer degrees of freedom than this, for many draws, only come of f and f + g both having long tails.
+    freedom: float = 0.97
+    # In shorter chains there is no telling one draw from the next.
+    fewest_to_order: int = 10
+    # Standard errors from zero.
+    positive: float = 4.0
+    # Below so many effective draws per dimension coordinates are only scaled one by one: a covariance that is mostly
+    # noise makes means of z s of its own. Above so many draws per dimension nobody counts the effective ones.
+    whitened: int = 2
+    plenty: int = 50
+
+
+DETAILS = Details()
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +72,8 @@ def stein_check(samples: Samples, beyond: float | None = None) -> SteinCheck:
     With `beyond`, z values that are certain to be smaller than that are not exact: much quicker.
     """
     standardise = Standardise.of(samples)
-    scarce = standardise.factor is not None and samples.size < PLENTY * samples.dim
-    if scarce and average(samples.draws, tails=False).ess.min() < WHITENED * samples.dim:
+    scarce = standardise.factor is not None and samples.size < DETAILS.plenty * samples.dim
+    if scarce and average(samples.draws, tails=False).ess.min() < DETAILS.whitened * samples.dim:
         standardise = replace(standardise, factor=None)
     means = _stein_means(samples, standardise, beyond)
     off = stein_z(means, samples.dim, whitened=standardise.factor is not None)
@@ -124,7 +135,7 @@ def stein_z(means: Average, dim: int, whitened: bool) -> np.ndarray:
     shift = np.repeat([0.0, dim + 1.0 if whitened else 2.0, 2.0 * dim], [dim, dim, 1]) / means.ess
     beyond = np.maximum(np.abs(means.mean) - shift, 0.0)
     unit = np.repeat([0.0, 1.0, dim], [dim, dim, 1])
-    small = (means.mean > 0) & (unit - means.mean > POSITIVE * error)
+    small = (means.mean > 0) & (unit - means.mean > DETAILS.positive * error)
     beyond[small] = -np.log1p(-(beyond / np.maximum(unit, 1.0))[small]) * (unit - means.mean)[small]
     constant = (means.standard_error == 0) & (np.abs(means.mean) > 1e-8)
     return np.where(constant, np.inf, np.sign(means.mean) * _as_normal(beyond / error, means.ess))
@@ -148,7 +159,7 @@ def moved_scores(samples: Samples, scale: np.ndarray) -> Moved:
     the coordinates changes these products.
     """
     draws = samples.draws.shape[1]
-    if draws < FEWEST_TO_ORDER:
+    if draws < DETAILS.fewest_to_order:
         return Moved(np.zeros(2), np.zeros(2))
 
     def columns(rows: slice) -> np.ndarray:
@@ -181,7 +192,9 @@ def stein_status(samples: Samples) -> list[Status]:
 def status_of_stein_means(means: Average, moved: Moved, dim: int) -> list[Status]:
     """Return the same from means of whitened coordinates that are there already."""
     z = np.append(stein_z(means, dim, whitened=True), moved.z)
-    if means.ess[:dim].min() < WHITENED * dim:  # the coordinates are mostly noise; their sum does not depend on them
+    if (
+        means.ess[:dim].min() < DETAILS.whitened * dim
+    ):  # the coordinates are mostly noise; their sum does not depend on them
         z[dim : 2 * dim] = 0.0
     return _alarm(z)
 
@@ -219,8 +232,8 @@ def rare_draws_status(mean: Average, k: int) -> list[Status]:
     or where the tails of f itself are long too.
     """
     carriers, tail = mean.carriers[k], mean.tail[k]
-    few = carriers < min(FEW_CARRIERS, FEW_SHARE * mean.ess[k])
-    least = FEW_FREEDOM / (1 + FREEDOM.scarce / mean.ess[k])
+    few = carriers < min(DETAILS.carriers, DETAILS.share * mean.ess[k])
+    least = DETAILS.freedom / (1 + FREEDOM.scarce / mean.ess[k])
     if not few or (np.isfinite(tail) and mean.degrees_of_freedom[k] >= least):
         return []
     return [Status.of(Code.RARE_DRAWS, carriers=carriers)]

@@ -3,15 +3,22 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from .samples import Samples
 
-# Draws at which the differentiable f is compared with the values that are averaged, and how closely they must agree.
-COMPARED, CLOSE = 8, 1e-6
+
+class Comparison(NamedTuple):
+    """Draws at which the differentiable f is compared with the values that are averaged, and how closely they agree."""
+
+    draws: int = 8
+    close: float = 1e-6
+
+
+COMPARISON = Comparison()
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +38,7 @@ class Derivatives:
         function = _flat(f, samples)
         if function is None:
             return None
-        some = np.linspace(0, len(points) - 1, COMPARED).astype(int)
+        some = np.linspace(0, len(points) - 1, COMPARISON.draws).astype(int)
         try:
             tools = _tools()
             with tools.jax.enable_x64(True):
@@ -41,7 +48,7 @@ class Derivatives:
             return None
         if found.shape != values[some].shape:
             return None
-        close = np.abs(found - values[some]) <= CLOSE * (np.abs(values[some]) + values.std(axis=0))
+        close = np.abs(found - values[some]) <= COMPARISON.close * (np.abs(values[some]) + values.std(axis=0))
         known = close.all(axis=0) & np.isfinite(slopes).all(axis=(0, 2))
         return cls(function, points, values.shape[1], known) if known.any() else None
 
