@@ -14,6 +14,9 @@ from ..stein.folds import Block, Fold, make_folds
 from .method import Control, CrossFit, Member, Method, Place, Problem, Term, Training, WeightedSum
 from .spectral import window_sums
 
+# Outputs whose moments are made at a time, so that memory does not grow with them.
+PIECE = 256
+
 
 @dataclass(frozen=True)
 class Stack(Method):
@@ -83,24 +86,24 @@ def combine(
     within: float = np.inf,
     windows: Int[np.ndarray, " out"] | None = None,
 ) -> CrossFit:
-    """Stack out-of-fold control variates; the weights of a fold come from the others, and by a share from itself.
-
-    Far draws decide which member is best, and one of them lies in one fold only: weights from the others alone would
-    rely on a member that fails there. Members are not fitted on the fold, so a handful of weights is all it chooses.
-    Half its weight takes the true error down by a third (benchmarks/gain.py), and the interval still covers.
+    """Stack out-of-fold control variates; the weights of a fold come from the others.
 
     `windows`: of so many draws of each output, where chains are slow: what counts is then the variance of their means.
 
     A member enters the stack of an output only if it leaves at most `within` times the variance that the best leaves:
     one that is far out at a few draws looks good in the folds that do not have them.
     """
-    columns = np.stack([fit.g for fit in fits])
+    columns = [fit.g for fit in fits]
     size = np.abs(values - values[0, 0]).max(axis=(0, 1))
     size = np.where(size > 0, size, 1.0)
-    parts = [
-        moments(fold.test.take(values) / size, np.stack([fold.test.take(g) for g in columns]) / size, windows)
-        for fold in folds
-    ]
+
+    def of_fold(test: Block, some: slice) -> np.ndarray:
+        f = test.take(values[..., some]) / size[some]
+        g = np.stack([test.take(column[..., some]) for column in columns]) / size[some]
+        return moments(f, g, None if windows is None else windows[some])
+
+    few = [slice(k, k + PIECE) for k in range(0, values.shape[-1], PIECE)]
+    parts = [np.concatenate([of_fold(fold.test, some) for some in few]) for fold in folds]
     total = np.sum(parts, axis=0)
     g = np.zeros_like(values)
     # With a single held-out fold there is no other one; its own few weights hardly matter.
