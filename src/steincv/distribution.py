@@ -26,7 +26,7 @@ from .stein.bases import Columns, Points as Cloud, Wanted, find_jumps
 from .stein.coordinates import check_standard
 from .stein.folds import Fold, held_out, make_folds
 
-# With fewer effective draws beyond a quantile or a threshold, on the side that has fewer, nothing is controlled.
+# With fewer effective draws beyond a quantile, on the side that has fewer, nothing is controlled. Not swept.
 FEWEST_BEYOND = 10.0
 
 

@@ -16,7 +16,7 @@ from .steps import Step, fit_step
 
 
 class Search(NamedTuple):
-    """Numbers of the search for a quantile."""
+    """Numbers of the search for a quantile; none of them was swept."""
 
     rounds: int = 3  # of Newton's method on the distribution function with the jump taken out
     farthest: float = 4.0  # plain standard errors that it may go

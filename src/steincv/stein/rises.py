@@ -13,7 +13,7 @@ How = Literal["coordinate", "linear", "gradient", "regression"]
 
 
 class Finding(NamedTuple):
-    """Numbers that decide along what an output rises."""
+    """Numbers that decide along what an output rises; none of them was swept."""
 
     screened: int = 64  # draws on which an output is first compared with every coordinate
     exact: float = 1e-9  # share of the deviation that a linear function may leave

@@ -27,7 +27,7 @@ from scipy.special import erfcx, ndtr
 
 
 class Fitting(NamedTuple):
-    """Numbers of the regression, chosen on eight schools and three posteriors of benchmarks/league.py."""
+    """Numbers of the regression: the degree was chosen on eight runs of benchmarks/steps.py, the others not swept."""
 
     degree: int = 3  # of what depends on the coordinates that are held
     draws_per_feature: int = 20
