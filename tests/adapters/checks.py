@@ -68,9 +68,9 @@ def check_stein(samples):
     assert np.abs(stein_check(samples).z).max() <= STEIN_LIMIT
 
 
-def check_table(samples, means):
-    """`estimate` with no other argument lists the user's parameters, constrained, in the model's order."""
-    result = scv.estimate(samples, method=scv.Polynomial(2))
+def check_table(samples, means, **options):
+    """`estimate` without an f lists the user's parameters, constrained, in the model's order."""
+    result = scv.estimate(samples, method=scv.Polynomial(2), **options)
     assert result.labels == tuple(means)
     np.testing.assert_allclose(result.plain.mean, list(means.values()), rtol=1e-5, atol=1e-6)
     return result

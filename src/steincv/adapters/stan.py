@@ -143,7 +143,7 @@ def _log_density(model: Any) -> LogDensity:
     A point that Stan refuses has density 0 there: value -inf, gradient 0.
     """
     about = model.model_info() if hasattr(model, "model_info") else ""  # not in its first versions
-    threads = os.cpu_count() if "STAN_THREADS=true" in about else 1
+    threaded = "STAN_THREADS=true" in about  # otherwise even one other thread than the caller's would crash
 
     def one(u: np.ndarray) -> tuple[float, np.ndarray]:
         try:
@@ -152,8 +152,13 @@ def _log_density(model: Any) -> LogDensity:
             return -np.inf, np.zeros(len(u))
 
     def batch(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        with ThreadPoolExecutor(threads) as pool:
-            values, gradients = zip(*pool.map(one, np.ascontiguousarray(x, dtype=np.float64)), strict=True)
+        rows = np.ascontiguousarray(x, dtype=np.float64)
+        if threaded:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                found = list(pool.map(one, rows))
+        else:
+            found = [one(row) for row in rows]
+        values, gradients = zip(*found, strict=True)
         return np.array(values), np.stack(gradients)
 
     return LogDensity(batch)
