@@ -58,7 +58,9 @@ def test_a_kernel_beside_a_network_changes_nothing():
     for allowed in (1, 2):
         with _threads._CONTROLLER.limit(limits=allowed, user_api="blas"):
             found.append(scv.estimate(samples, f, scv.Auto()))
-    assert [m["method"].split("(")[0] for m in found[0].info["members"]][-2:] == ["Kernel", "Neural"]
+    # both were fitted, side by side, though one of them may be dropped after the first fold
+    raced = [m["method"] for m in found[0].info["members"]] + [name for name, _ in found[0].info["left_out"]]
+    assert {"Kernel", "Neural"} <= {name.split("(")[0] for name in raced}
     np.testing.assert_array_equal(found[0].controlled, found[1].controlled)
 
 

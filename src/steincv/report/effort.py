@@ -42,7 +42,7 @@ def _orbits(entry: object) -> str:
     if states <= 1 and seconds > 0:
         return f"Orbits: none, because one gradient per draw would take {seconds:.3g} s."
     if states <= 1 and isinstance(entry.get("why"), str):
-        return f"Orbits: none, because f is not known at new points: {clean(entry['why'], LONGEST_REASON)}"
+        return f"Orbits: none, because f is not known at new points: {clean(entry['why'], SHOWN.reason)}"
     if states <= 1 and sampler >= 0:
         return f"Orbits: none, because the sampler took {sampler:,.0f} gradients only."
     if not (states > 1 and gradients > 0 and step > 0):
