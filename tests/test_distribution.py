@@ -179,3 +179,60 @@ def test_workers_held_out_draws_and_orbits_give_answers():
 def test_bad_input_is_named(call, words):
     with pytest.raises(scv.InputError, match=words):
         call(standard(draws=20))
+
+
+KINKED = {
+    "size": (lambda x: jnp.abs(x[0]), 1.0, 0.31731),
+    "larger": (lambda x: jnp.maximum(x[0], x[1]), 1.0, 0.29214),
+    "kink": (lambda x: jnp.where(x[0] > 0, x[0], 3 * x[0]) + 0.1 * x[1] ** 2, 0.5, 0.3441),
+    "jump": (lambda x: 0.3 * x[0] ** 2 + x[1] + 2 * (x[1] > 0), 3.0, 0.2402),
+    "ramp": (lambda x: jnp.maximum(x[0] + x[1] - 1, 0), 0.5, 0.14442),
+}
+
+
+@pytest.mark.parametrize("name", KINKED)
+def test_no_step_is_taken_along_a_gradient_that_jumps(name):
+    """The field would jump with it, and its mean would not be zero: these were off by .2 with errors of .0001."""
+    f, above, truth = KINKED[name]
+    x = np.random.default_rng(1).normal(size=(4, 500, 2))
+    result = scv.probability(scv.Samples(x, -x), f, scv.Polynomial(2), above=above)
+    assert np.isfinite(result.mean)
+    assert abs(result.mean - truth) < 4 * result.standard_error
+    assert "gradient" not in result.info["steps"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_quantiles_where_the_slope_of_f_vanishes(seed):
+    x = np.random.default_rng(seed).normal(size=(4, 100, 1))
+    levels = (0.05, 0.3, 0.5, 0.95)
+    result = scv.estimate(scv.Samples(x, -x), x[..., 0] ** 3, scv.Polynomial(2), stat=("mean", *levels))
+    for level in levels:
+        np.testing.assert_allclose(result.quantile(level).mean, ndtri(level) ** 3, atol=1e-4)
+
+
+def test_a_place_that_is_only_known_between_draws_widens_the_error():
+    z = []
+    for seed in range(20):
+        x = np.random.default_rng(seed).normal(size=(4, 100, 1))
+        result = scv.probability(scv.Samples(x, -x), np.floor(x[..., 0]), scv.Polynomial(2), above=0.0)
+        z.append((result.mean - 0.158655) / result.standard_error)
+    assert np.abs(z).max() < 5
+
+
+def test_a_quantile_of_a_discrete_f_is_one_of_its_values():
+    x = np.random.default_rng(0).normal(size=(4, 250, 1))
+    result = scv.estimate(scv.Samples(x, -x), np.floor(x[..., 0]), scv.Polynomial(2), stat=("mean", 0.845))
+    assert result.quantile(0.845).mean in (0.0, 1.0)
+    assert result.quantile(0.845).status[0][0].code is scv.Code.TIED
+
+
+def test_coordinates_by_name():
+    x = np.random.default_rng(0).normal(size=(4, 100, 2))
+    samples = scv.Samples(x, -x, names=("mu", "nu"))
+    result = scv.probability(samples, "nu", scv.Polynomial(2), above=0.0)
+    assert result.labels == ("P(nu > 0)",)
+    np.testing.assert_allclose(result.plain.mean, (x[..., 1] > 0).mean())
+    with pytest.raises(scv.InputError, match="`f` names zeta; the coordinates are mu, nu"):
+        scv.estimate(samples, "zeta")
+    with pytest.raises(scv.InputError, match="`above` holds"):
+        scv.probability(samples, "mu", above=float("nan"))

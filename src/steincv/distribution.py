@@ -21,13 +21,20 @@ from .runtime.workers import Team, workers
 from .samples.derivatives import Derivatives
 from .samples.samples import Samples, finite_array
 from .samples.streamed import Streamed
-from .samples.values import Values, values_of
+from .samples.values import Values, by_name, values_of
 from .stein.bases import Columns, Points as Cloud, Wanted, find_jumps
 from .stein.coordinates import check_standard
 from .stein.folds import Fold, held_out, make_folds
 
-# With fewer effective draws beyond a quantile, on the side that has fewer, nothing is controlled. Not swept.
-FEWEST_BEYOND = 10.0
+
+class Limits(NamedTuple):
+    """When a quantile is not controlled; neither number was swept."""
+
+    beyond: float = 10.0  # effective draws beyond it, on the side that has fewer, at least
+    tied: float = 0.02  # share of the draws that are equal to it, at most: f is discrete there
+
+
+LIMITS = Limits()
 
 
 def probability(
@@ -82,6 +89,9 @@ def probability(
     chains, draws, _ = samples.draws.shape
     enough("`samples` holds", chains, draws)
     plan = make_folds(chains, draws, folds, gap) if cross_fit else [held_out(chains, draws, test_fraction)]
+    if not cross_fit:
+        enough(f"`test_fraction` = {test_fraction} leaves", chains, len(plan[0].test.draws))
+    f = by_name(f, samples)
     values = values_of(f, samples)
     upward = above is not None
     thresholds, shape = _thresholds("above", above, values) if upward else _thresholds("below", below, values)
@@ -95,7 +105,8 @@ def probability(
     labels = tuple(f"P({values.labels[o]} {sign} {c:g})" for o, c in zip(columns.output, columns.cut, strict=True))
     plain = Seen(setting.judged(columns(values.array)))
     judge = setting.judge(found, labels, shape)
-    return _sensible(judge(plain, *map(Seen, found.choices)), columns)
+    usable = (Seen(choice).where(np.isfinite(choice).all(axis=(0, 1)), plain) for choice in found.choices)
+    return _sensible(_doubted(judge(plain, *usable), found.doubt), columns)
 
 
 def with_quantiles(result: Estimate, setting: "Setting", levels: Sequence[float]) -> Estimate:
@@ -118,17 +129,25 @@ def with_quantiles(result: Estimate, setting: "Setting", levels: Sequence[float]
         before = quantile_draws(1.0 * (seen <= average.mean), average.mean, level, density)
         before += average.mean - before.mean(axis=(0, 1))
         beyond = min(level, 1 - level) * average.ess
-        enough_beyond = (beyond >= FEWEST_BEYOND) & (density > 0)
+        tied = (seen == average.mean).mean(axis=(0, 1))
+        tied = np.where((tied > LIMITS.tied) & (tied < 1), tied, 0.0)
+        usable = (beyond >= LIMITS.beyond) & (density > 0) & (tied == 0)
         mine = Seen(before, average)
         choices = (Seen(quantile_draws(g[..., pick], cut, level, density)) for g in found.choices)
-        one = judge(mine, *(choice.where(enough_beyond, mine) for choice in choices))
+        one = judge(mine, *(choice.where(usable & choice.finite, mine) for choice in choices))
+        one = _doubted(one, np.divide(found.doubt[pick], density, out=np.zeros(len(density)), where=density > 0))
         few = [
-            None if fine or not error else count
-            for fine, error, count in zip(enough_beyond, average.standard_error, beyond, strict=True)
+            Status.of(Code.TIED, share=share)
+            if share > 0
+            else None
+            if fine or not error
+            else Status.of(Code.FEW_BEYOND, count=count)
+            for fine, error, count, share in zip(usable, average.standard_error, beyond, tied, strict=True)
         ]
         estimates.append(_said(one, few))
     means = in_order([e.mean.reshape(-1) for e in estimates], [e.standard_error.reshape(-1) for e in estimates])
-    return replace(result, quantiles=dict(zip(levels, map(_moved, estimates, means), strict=True)))
+    quantiles = dict(zip(levels, map(_moved, estimates, means), strict=True))
+    return replace(result, quantiles=quantiles, info={**result.info, "steps": found.info["steps"]})
 
 
 class Found(NamedTuple):
@@ -137,6 +156,7 @@ class Found(NamedTuple):
     columns: Columns
     choices: list[Float[np.ndarray, "chain draw column"]]
     density: Float[np.ndarray, " column"]
+    doubt: Float[np.ndarray, " column"]
     fit: CrossFit
     info: Mapping[str, Any]
 
@@ -175,7 +195,7 @@ class Setting:
         if isinstance(team, Team):
             info["executor"] = team.report()
         each = [fit.g, *([] if fit.simpler is None else [fit.simpler.g])]
-        return Found(jumps.columns, [self.judged(training.f + g) for g in each], jumps.density, fit, info)
+        return Found(jumps.columns, [self.judged(training.f + g) for g in each], jumps.density, jumps.doubt, fit, info)
 
     def judged(self, array: np.ndarray) -> np.ndarray:
         """Return the part of an array that the estimate is made of: the held-out draws, where there is no cross-fit."""
@@ -224,7 +244,21 @@ def _sensible(result: Estimate, columns: Columns) -> Estimate:
         return replace(a, standard_error=np.maximum(a.standard_error, floor))
 
     result = replace(result, plain=wider(result.plain), _average=wider(result._average))
-    return _said(result, [0.0 if constant else None for constant in none])
+    return _said(result, [Status.of(Code.FEW_BEYOND, count=0.0) if constant else None for constant in none])
+
+
+def _doubted(result: Estimate, doubt: np.ndarray) -> Estimate:
+    """Return the result with wider error bars where it is controlled, and is nothing exact beyond the doubt."""
+    controlled = np.array([method != "plain" for method in result.method])
+    doubt = np.where(controlled, doubt, 0.0)
+    error = result.standard_error.reshape(-1)
+    beyond = doubt > error
+    status = tuple(
+        tuple(s for s in found if not (more and s.code is Code.EXACT))
+        for found, more in zip(result.status, beyond, strict=True)
+    )
+    wider = np.hypot(error, doubt).reshape(result.shape)
+    return replace(result, status=status, _average=replace(result._average, standard_error=wider))
 
 
 def _moved(result: Estimate, mean: np.ndarray) -> Estimate:
@@ -236,13 +270,11 @@ def _moved(result: Estimate, mean: np.ndarray) -> Estimate:
     return replace(result, controlled=result.controlled + shift, _average=average)
 
 
-def _said(result: Estimate, few: Sequence[float | None]) -> Estimate:
-    """Return the result with the status of those outputs that have few draws beyond: not that nothing helped there."""
+def _said(result: Estimate, why: Sequence[Status | None]) -> Estimate:
+    """Return the result with why some outputs are plain: it is not that nothing helped there, or that f is constant."""
     other = (Code.NO_GAIN, Code.CONSTANT)
     status = [
-        found
-        if count is None
-        else (Status.of(Code.FEW_BEYOND, count=count), *(s for s in found if s.code not in other))
-        for found, count in zip(result.status, few, strict=True)
+        found if reason is None else (reason, *(s for s in found if s.code not in other))
+        for found, reason in zip(result.status, why, strict=True)
     ]
     return replace(result, status=tuple(status))

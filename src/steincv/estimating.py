@@ -29,7 +29,7 @@ from .samples.functions import Functions
 from .samples.samples import Samples
 from .samples.source import MemorySource, Source
 from .samples.streamed import Streamed
-from .samples.values import Values, values_of
+from .samples.values import Values, by_name, values_of
 from .stein.coordinates import Standardise, check_standard
 from .stein.folds import Fold, held_out, make_folds, stretches
 
@@ -120,6 +120,7 @@ def estimate(
     else:
         plan = [held_out(chains, draws, test_fraction)]
         enough(f"`test_fraction` = {test_fraction} leaves", chains, len(plan[0].test.draws))
+    f = by_name(f, samples)
     values = values_of(f, samples)
     check_standard(samples)  # before any fold is looked at: what cannot be used is named by its place among all draws
     points = gather(samples, f, values.array, orbits, coordinates, plan, seed)
@@ -251,7 +252,7 @@ def enough(what: str, chains: int, draws: int) -> None:
 
 def _stats(stat: str | float | Sequence[str | float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """Return the names asked for, and the levels of quantiles in ascending order, each once."""
-    given = tuple(stat) if isinstance(stat, list | tuple | set) else (stat,)
+    given = tuple(stat) if isinstance(stat, list | tuple | set | np.ndarray) else (stat,)
     names = tuple(one for one in given if isinstance(one, str))
     levels = {float(one) for one in given if isinstance(one, float | np.floating)}
     strange = len(given) > len(names) + sum(isinstance(one, float | np.floating) for one in given)

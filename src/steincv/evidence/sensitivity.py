@@ -18,7 +18,9 @@ from jaxtyping import Float
 from ..estimating import estimate
 from ..families.method import Method
 from ..judging.error_bars import Average, average
+from ..judging.gain import widened_ratio
 from ..judging.status import Code, Status
+from ..judging.verdict import gain_limit
 from ..report.figures import CONTROLLED, GRID, PLAIN, axes_for, height_of, legend_above, name_rows
 from ..result import Estimate
 from ..runtime.units import unit_range
@@ -134,7 +136,7 @@ def _joined(labels: tuple[str, ...], found: list[_Covariance], info: Mapping[str
     )
     size = np.concatenate([one.size for one in found])
     old, new = (_rounded(average(series), size) for series in (plain, controlled))
-    better = new.standard_error <= old.standard_error
+    better = (widened_ratio(old, new) < gain_limit(old.ess)) | (new.standard_error == 0)
     method = [m for one in found for m in one.method]
     return Estimate(
         labels,

@@ -53,6 +53,10 @@ class Code(enum.Enum):
         "about {count:.0f} effective draws lie beyond this point: they do not know that tail, so the plain estimate is "
         "reported. Run the sampler longer, or ask for a point nearer to the middle."
     )
+    TIED = (
+        "{share:.0%} of the draws have exactly this value of f: where f is discrete a quantile is one of its values, "
+        "so the plain one is reported. A probability can be controlled: steincv.probability."
+    )
     EXACT = "f + g is constant to round-off: the estimate is exact for this f (relative spread {spread:.0e})."
     CONSTANT = "f is constant over all draws, so its mean is known exactly and there is nothing to reduce."
     TOO_MANY_FEATURES = (

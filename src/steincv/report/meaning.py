@@ -78,6 +78,12 @@ MEANINGS = {
         "show no control variate can know, so the plain estimate is reported.",
         "Run the sampler longer, or ask for a level or a threshold nearer to the middle.",
     ),
+    Code.TIED: Meaning(
+        "Many draws are equal",
+        "f takes this very value at many draws, so its distribution function jumps there, and a quantile has no error "
+        "bar of the usual kind. The plain quantile is one of the values of f, and is reported.",
+        "Ask for probabilities instead: P(f > c) between two values can be controlled.",
+    ),
     Code.EXACT: Meaning(
         "Exact",
         "Draw by draw, f plus its control variate is the same number up to round-off. That number is the mean: there "

@@ -12,10 +12,20 @@ from .samples import Samples
 
 
 class Comparison(NamedTuple):
-    """Draws at which the differentiable f is compared with the values that are averaged, and how closely they agree."""
+    """Where a differentiable f is compared with the values that are averaged, and with its own derivatives.
+
+    At so many draws, to such a part of its size; and on lines between so many pairs of draws, at so many places each.
+    On a smooth line all but a part `kinked` of its change is the integral of its slope, and that of its slope the
+    integral of its curvature; of all lines a share `odd` may be otherwise. (Of ten smooth f nine lines of ten leave at
+    most .005, of eight with kinks .68 and more.)
+    """
 
     draws: int = 8
     close: float = 1e-6
+    lines: int = 128
+    places: int = 64
+    kinked: float = 0.1
+    odd: float = 0.04
 
 
 COMPARISON = Comparison()
@@ -51,6 +61,31 @@ class Derivatives:
         close = np.abs(found - values[some]) <= COMPARISON.close * (np.abs(values[some]) + values.std(axis=0))
         known = close.all(axis=0) & np.isfinite(slopes).all(axis=(0, 2))
         return cls(function, points, values.shape[1], known) if known.any() else None
+
+    def smooth(self, output: int) -> bool:
+        """Return whether an output has neither jumps nor kinks: fields along its gradient would not have mean zero."""
+        tools = _tools()
+        jax, jnp = tools.jax, tools.jax.numpy
+        n, steps = len(self.points), COMPARISON.places
+        first = np.linspace(0, n - 1, min(n, COMPARISON.lines)).astype(int)
+        ends = self.points[first], self.points[np.random.default_rng(0).permutation(n)[first]]
+
+        def along(row: tuple[Any, Any]) -> Any:
+            def value(t: Any) -> Any:
+                return self.function(row[0] + t * (row[1] - row[0]))[output]
+
+            slope = jax.grad(value)
+            places = jnp.linspace(0.0, 1.0, steps + 1)
+            return jnp.stack([jax.vmap(each)(places) for each in (value, slope, jax.grad(slope))])
+
+        with jax.enable_x64(True):
+            lines = tools.mapped(along, ends)
+        if not np.isfinite(lines).all():
+            return False
+        change, integral = np.diff(lines[:, :2]), (lines[:, 1:, 1:] + lines[:, 1:, :-1]) / 2 / steps
+        size = np.stack([np.ptp(lines[:, 0], axis=-1), np.abs(lines[:, 1]).max(axis=-1)], axis=1)
+        odd = np.abs(change - integral).max(axis=-1) > COMPARISON.kinked * size
+        return bool(odd.any(axis=1).mean() <= COMPARISON.odd)
 
     def gradient(self, output: int) -> Float[np.ndarray, "n dim"]:
         """Return the gradient of an output."""

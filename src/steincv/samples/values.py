@@ -1,5 +1,6 @@
 """Values of f at every draw, whatever form f has: a function, an array, a dict of either, or nothing."""
 
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +28,7 @@ def values_of(f: Any, samples: Samples) -> Values:
 
     - `None`: every parameter: the entries of `samples.parameters` or `samples.constrain`, or the coordinates.
     - a callable: of the dict of parameters, or of the vector where there is none.
-    - a name or several, of `samples.parameters`.
+    - a name or several, of `samples.parameters`, of what `constrain` returns, or of coordinates.
     - an array `(chain, draw[, out...])`.
     - a dict of arrays and callables, whose keys become the labels.
     """
@@ -40,8 +41,10 @@ def values_of(f: Any, samples: Samples) -> Values:
         if not isinstance(parameters, dict):
             raise InputError("`constrain` returned an array, expected a dict of the parameters: {'tau': ...}.")
         return join(parameters)
-    if samples.parameters is not None and (names := _as_names(f)):
-        return _named(names, samples.parameters)
+    if names := _as_names(f):
+        if samples.parameters is not None:
+            return _named(names, samples.parameters)
+        return values_of(by_name(names, samples), samples)
     if isinstance(f, Mapping):
         if not f:
             raise InputError("`f` is an empty dict: there is nothing to estimate.")
@@ -58,6 +61,27 @@ def values_of(f: Any, samples: Samples) -> Values:
     name = getattr(f, "__name__", "f").replace("<lambda>", "f")
     joined = join({name: out})
     return Values(joined.array, joined.labels, out.shape[2:])
+
+
+def by_name(f: Any, samples: Samples) -> Any:
+    """Return functions of the parameters where f names coordinates, or what `constrain` returns; else f itself."""
+    names = _as_names(f)
+    if not names or samples.parameters is not None:
+        return f
+    if samples.constrain is not None:
+        known = samples.constrain(samples.draws[0, 0])
+        missing = [name for name in names if not isinstance(known, Mapping) or name not in known]
+        if missing:
+            raise InputError(f"`f` names {', '.join(missing)}, which `constrain` does not return.")
+        return {name: functools.partial(_pick, name) for name in names}
+    missing = [name for name in names if name not in samples.names]
+    if missing:
+        raise InputError(f"`f` names {', '.join(missing)}; the coordinates are {', '.join(samples.names[:20])}.")
+    return {name: functools.partial(_pick, samples.names.index(name)) for name in names}
+
+
+def _pick(at: str | int, parameters: Any) -> Any:
+    return parameters[at]
 
 
 def _as_names(f: Any) -> Sequence[str]:

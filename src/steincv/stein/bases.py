@@ -24,6 +24,8 @@ class Search(NamedTuple):
     nearby: float = 1.0  # quantiles are compared so many standard errors of a level apart, at least
     share: float = 0.25  # and so large a share of the smaller tail
     harmful: float = 2.0  # times the variance of the indicator: a base that leaves more of it is left out
+    batches: int = 20  # of the draws, by which a base's mean is compared with zero,
+    off: float = 5.0  # standard errors from which it is left out: f has a kink, or the scores are wrong
     work: float = 2e4  # operations per draw, output and fold, to an order of magnitude
 
 
@@ -63,13 +65,14 @@ class Jumps:
     """What was found: the columns, how each output rises (None: unknown), and the base of every fold.
 
     - `density`: of f at every cut, where a quantile was asked for.
-    - `plain`: the plain quantile that the search began at.
+    - `doubt`: how far each probability may be off because the place of the jump is only known between draws.
     """
 
     columns: Columns
     how: tuple[str | None, ...]
     base: Float[np.ndarray, "fold chain state column"]
     density: Float[np.ndarray, " column"]
+    doubt: Float[np.ndarray, " column"]
 
 
 class Wanted(NamedTuple):
@@ -101,39 +104,64 @@ def find_jumps(points: Points, wanted: Sequence[Wanted], differentiate: Callable
     base = np.zeros((len(points.folds), len(x), count))
     start = np.cumsum([0, *(len(one.cuts) for one in wanted)])
 
-    def one(j: int) -> tuple[np.ndarray, np.ndarray, str | None]:
+    def one(j: int) -> tuple[np.ndarray, np.ndarray, str | None, np.ndarray]:
         asked = wanted[j]
         place = find_place(asked.output, x, s, f[:, asked.output], coordinate[asked.output], derivatives)
         cuts, density = asked.cuts, np.zeros(len(asked.cuts))
         if asked.levels is not None:
             density = plain_density(f[:, asked.output], asked.levels, asked.errors)
         if place is None:
-            return cuts, density, None
+            return cuts, density, None, np.zeros(len(cuts))
         steps = [fit_step(place.rise.part(rows), x[rows]) for rows in trained]
         if asked.levels is not None and place.how != "regression":
-            cuts, density = _search(points, place, steps, x, asked, density)
+            cuts, density = _search(points, place, steps, x, asked)
         sign = -1.0 if place.falls != asked.above else 1.0
         here = place.cut(cuts)
         jumps = 1.0 * (place.rise.h[:, None] <= here)
+        mine = base[:, :, start[j] : start[j + 1]]
         for k, (step, rows) in enumerate(zip(steps, trained, strict=True)):
             g = step(place.rise, x, here)
-            worse = (jumps[rows] + g[rows]).var(axis=0) > SEARCH.harmful * jumps[rows].var(axis=0)
-            base[k, :, start[j] : start[j + 1]] = sign * np.where(worse, 0.0, g)
-        return cuts, density, place.how
+            fine = (jumps[rows] + g[rows]).var(axis=0) <= SEARCH.harmful * jumps[rows].var(axis=0)
+            mine[k] = np.where(fine & np.isfinite(g).all(axis=0), sign * g, 0.0)
+        mine[..., _off_zero(np.concatenate([mine[k, rows] for k, rows in enumerate(tests)]))] = 0.0
+        doubt = _density(place.rise.h, here) * place.doubt(cuts)
+        if place.how == "regression":  # h is only like f: a draw may lie between their cuts
+            doubt = np.maximum(doubt, points.states / len(x))
+        doubt = np.where(mine.any(axis=(0, 1)), doubt, 0.0)
+        return cuts, density, place.how if mine.any() else None, doubt
 
     trained = [points.rows(fold, train=True) for fold in points.folds]
+    # of orbits, whose states have their weights, the first is the draw
+    tests = [points.rows(fold, train=False)[:: points.states] for fold in points.folds]
     tasks = [lambda j=j: one(j) for j in range(len(wanted))]
     # derivatives are JAX's: they are asked for one output after the other
     found = [task() for task in tasks] if derivatives is not None else side_by_side(tasks, SEARCH.work * len(x))
     columns = Columns(
         np.repeat([one.output for one in wanted], np.diff(start)),
-        np.concatenate([cuts for cuts, _, _ in found]),
+        np.concatenate([cuts for cuts, *_ in found]),
         np.repeat([one.above for one in wanted], np.diff(start)),
     )
     shape = (len(points.folds), chains, states, count)
-    return Jumps(
-        columns, tuple(how for *_, how in found), base.reshape(shape), np.concatenate([d for _, d, _ in found])
-    )
+    density, doubt = (np.concatenate([one[k] for one in found]) for k in (1, 3))
+    return Jumps(columns, tuple(one[2] for one in found), base.reshape(shape), density, doubt)
+
+
+def _off_zero(g: Float[np.ndarray, "n cut"]) -> Bool[np.ndarray, " cut"]:
+    """Return of which columns the mean is too far from zero for a control variate, by means over stretches of draws."""
+    if len(g) < 4 * SEARCH.batches:
+        return np.zeros(g.shape[1], dtype=bool)
+    means = np.array([part.mean(axis=0) for part in np.array_split(g, SEARCH.batches)])
+    error = means.std(axis=0, ddof=1) / np.sqrt(len(means))
+    return np.abs(means.mean(axis=0)) > SEARCH.off * error
+
+
+def _density(h: Float[np.ndarray, " n"], at: Float[np.ndarray, " cut"]) -> Float[np.ndarray, " cut"]:
+    """Return the density of h at some places, from as many of its neighbours on either side as the root of all."""
+    ordered, n = np.sort(h), len(h)
+    place, near = np.searchsorted(ordered, at), max(5, int(np.sqrt(n)))
+    low, high = np.clip(place - near, 0, n - 1), np.clip(place + near, 0, n - 1)
+    width = ordered[high] - ordered[low]
+    return np.divide((high - low) / n, width, out=np.zeros_like(width), where=width > 0)
 
 
 def plain_density(f: np.ndarray, levels: np.ndarray, errors: np.ndarray | None) -> np.ndarray:
@@ -147,7 +175,7 @@ def plain_density(f: np.ndarray, levels: np.ndarray, errors: np.ndarray | None) 
 
 
 def _search(
-    points: Points, place: Place, steps: Sequence[Step], x: np.ndarray, asked: Wanted, plain: np.ndarray
+    points: Points, place: Place, steps: Sequence[Step], x: np.ndarray, asked: Wanted
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return where the distribution function with the jump taken out has the wanted levels, and the density there."""
     assert asked.levels is not None
@@ -157,8 +185,7 @@ def _search(
     weight = np.ones(len(x)) if points.weight is None else points.weight.reshape(-1)
     total = sum(weight[rows].sum() for rows in tests)
     first = place.cut(asked.cuts)
-    slope = place.back(first)[1]
-    usual = plain * np.where(slope > 0, slope, 1.0)
+    usual = plain_density(place.rise.h, levels, asked.errors)
     cut, density = first, usual
     farthest = SEARCH.farthest * np.divide(asked.errors, usual, out=np.zeros_like(usual), where=usual > 0)
     for _ in range(SEARCH.rounds):

@@ -51,6 +51,20 @@ class Place:
         inside = [_curve(f, h, at)[0] for at in np.clip(c, f[0], f[-1])]
         return np.array(inside) + beyond * (1.0 * (c > f[-1]) - 1.0 * (c < f[0]))
 
+    def doubt(self, c: Float[np.ndarray, " cut"]) -> Float[np.ndarray, " cut"]:
+        """Return how far the cut of h may be off, 0 where h is f itself.
+
+        By as much as it would be elsewhere, had there been half as many points; beside a plateau of f, where no curve
+        helps, by the distance of the two points.
+        """
+        if self.knots is None:
+            return np.zeros_like(c)
+        h, f = (a[::-1] for a in self.knots) if self.falls else self.knots
+        fewer = Place(self.rise, self.how, self.falls, (self.knots[0][::2], self.knots[1][::2]))
+        after = np.clip(np.searchsorted(f, c, side="right"), 1, len(f) - 1)
+        level = (f[after - 1] == f[np.maximum(after - 2, 0)]) | (f[after] == f[np.minimum(after + 1, len(f) - 1)])
+        return np.maximum(np.abs(self.cut(c) - fewer.cut(c)), np.where(level, np.abs(h[after] - h[after - 1]), 0.0))
+
     def back(self, cut: Float[np.ndarray, " cut"]) -> tuple[np.ndarray, np.ndarray]:
         """Return f where h has these values, and the size of the slope of f in h there."""
         if self.knots is None:
@@ -65,7 +79,7 @@ def _curve(x: np.ndarray, y: np.ndarray, at: float) -> tuple[float, float]:
 
     The value stays between those of the two neighbours.
     """
-    near = int(np.clip(np.searchsorted(x, at), 1, len(x) - 1))
+    near = int(np.clip(np.searchsorted(x, at, side="right"), 1, len(x) - 1))  # of equal ones after the last
     step = max(1, len(x) // FINDING.knots)
     some = np.clip(near + step * np.arange(-FINDING.near, FINDING.near), 0, len(x) - 1)
     some = np.unique(np.append(some, [near - 1, near]))
@@ -145,6 +159,8 @@ def _regression(x: np.ndarray, f: np.ndarray) -> tuple[np.ndarray, float]:
 
 def _by_gradient(output: int, x: np.ndarray, s: np.ndarray, f: np.ndarray, derivatives: Derivatives) -> Place | None:
     """Return the rise along the coordinate in which f has the steadiest slope, or along the whole gradient."""
+    if not derivatives.smooth(output):
+        return None
     gradient = derivatives.gradient(output)
     if not np.isfinite(gradient).all() or not gradient.any():
         return None
@@ -163,4 +179,6 @@ def _by_gradient(output: int, x: np.ndarray, s: np.ndarray, f: np.ndarray, deriv
     if not (np.isfinite(turned).all() and np.isfinite(laplacian).all()):
         return None
     typical = float(np.median((gradient**2 * scale**2).sum(axis=1)))
+    if typical == 0:
+        return None
     return Place(along_gradient(f, gradient, turned, laplacian, s, scale, typical), "gradient")

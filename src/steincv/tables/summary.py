@@ -131,8 +131,7 @@ class Summary:
 
     @staticmethod
     def _gain(part: Estimate) -> np.ndarray:
-        with np.errstate(divide="ignore"):
-            return 1 / part.variance_ratio.reshape(-1)
+        return np.asarray(part.gain).reshape(-1)
 
     def _statuses(self, k: int) -> str:
         return ", ".join(dict.fromkeys(s.name for part in self.parts.values() for s in part.status[k]))
