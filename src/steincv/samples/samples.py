@@ -108,6 +108,11 @@ def _numbers(name: str, value: Any) -> np.ndarray:
     return array.astype(np.float64, copy=False) if array.dtype.kind == "f" else array
 
 
+def default_names(dim: int) -> tuple[str, ...]:
+    """Return what coordinates are called that nobody named."""
+    return tuple(f"x[{i}]" for i in range(dim))
+
+
 @dataclass(frozen=True, eq=False, init=False)
 class Samples:
     r"""Draws of a density on R^dim, and its score at each of them.
@@ -173,7 +178,7 @@ class Samples:
         dim = draws.shape[-1]
         if isinstance(names, str):
             raise InputError(f"`names` is the string {names!r}, expected a sequence of {dim} strings.")
-        names = tuple(f"x[{i}]" for i in range(dim)) if names is None else names
+        names = default_names(dim) if names is None else names
         if not isinstance(names, Iterable):
             raise InputError(f"`names` is {names!r}, expected a sequence of {dim} strings.")
         names = tuple(names)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..runtime.validation import InputError
-from .samples import Parameters, Samples, finite_array
+from .samples import Parameters, Samples, default_names, finite_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,8 @@ def values_of(f: Any, samples: Samples) -> Values:
     if names := _as_names(f):
         if samples.parameters is not None:
             return _named(names, samples.parameters)
-        return values_of(by_name(names, samples), samples)
+        if (functions := by_name(names, samples)) is not names:
+            return values_of(functions, samples)
     if isinstance(f, Mapping):
         if not f:
             raise InputError("`f` is an empty dict: there is nothing to estimate.")
@@ -66,7 +67,8 @@ def values_of(f: Any, samples: Samples) -> Values:
 def by_name(f: Any, samples: Samples) -> Any:
     """Return functions of the parameters where f names coordinates, or what `constrain` returns; else f itself."""
     names = _as_names(f)
-    if not names or samples.parameters is not None:
+    unnamed = samples.constrain is None and samples.names == default_names(samples.dim)
+    if not names or samples.parameters is not None or unnamed:
         return f
     if samples.constrain is not None:
         known = samples.constrain(samples.draws[0, 0])
