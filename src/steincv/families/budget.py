@@ -41,8 +41,8 @@ class Limits(NamedTuple):
     within: float = 10.0
     # Members that are raced on the first fold go on if without them some output would be left with more than this many
     # times the variance, or all outputs in the geometric mean; at most so many outputs, evenly spaced, are looked at.
-    # Of two pairs that were tried on four posteriors of the league this is the cheaper: .97 to 1.01 of the true gain, for
-    # three quarters of the time (docs/league.md has three more, where .94 is left).
+    # Of two pairs tried on four posteriors of the league this is the cheaper: .97 to 1.01 of the true gain, for three
+    # quarters of the time (docs/league.md has three more, where down to .94 is left).
     needed_by_one: float = 1.3
     needed_by_all: float = 1.06
     raced_outputs: int = 24
