@@ -15,7 +15,7 @@ from .families.method import CrossFit, Method, Simpler
 from .families.points import gather
 from .judging.deviation import Targets, block_deviation, deviation
 from .judging.diagnostics import stein_status, value_status
-from .judging.error_bars import Average, average, load_array_stats_beside
+from .judging.error_bars import Average, average
 from .judging.gain import widened_ratio
 from .judging.passing import Passed, out_of_fold, pass_over
 from .judging.series import Series
@@ -93,7 +93,6 @@ def estimate(
         raise InputError(f'`coordinates` must be "auto", "affine" or "learned", got {coordinates!r}.')
     stats, levels = _stats(stat)
     seed = whole_number("seed", seed, 0)
-    load_array_stats_beside()
     if isinstance(samples, Streamed):
         for name, given in {"cross_fit": not cross_fit, "executor": executor is not None}.items():
             if given:

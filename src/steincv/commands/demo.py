@@ -13,7 +13,7 @@ from ..runtime.arrays import refuse_target
 from ..samples.files import read_samples
 
 # What drawing and printing need, loaded while the fits run.
-LATER = ("scipy.optimize", "arviz_stats.base", "matplotlib.figure", "matplotlib.backends.backend_agg", "rich.table")
+LATER = ("scipy.optimize", "matplotlib.figure", "matplotlib.backends.backend_agg", "rich.table")
 
 
 def run(options: argparse.Namespace) -> None:

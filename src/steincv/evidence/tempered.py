@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from ..judging.error_bars import effective_draws, split_rhat
+from ..judging.chain_statistics import effective_draws
+from ..judging.error_bars import split_rhat
 from ..runtime.units import unit_range
 from ..runtime.validation import InputError
 from ..samples.samples import Samples

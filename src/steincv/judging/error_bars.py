@@ -1,4 +1,4 @@
-r"""Error bars of means over chains: chain-aware, from arviz-stats, with a defined answer for constants.
+r"""Error bars of means over chains: chain-aware, as in arviz-stats, with a defined answer for constants.
 
 The standard error is $\mathrm{sd}/\sqrt{\mathrm{ESS}}$ with the split-chain effective sample size of the
 *controlled* draws, so autocorrelation and disagreement between chains are in it.
@@ -7,9 +7,6 @@ For independent draws its square is unbiased, but where few draws carry it, it i
 too large. The interval therefore takes its degrees of freedom from the kurtosis and the tail: see `degrees_of_freedom`.
 """
 
-import contextlib
-import sys
-import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +16,7 @@ from jaxtyping import Float
 
 from ..runtime.units import unit_range
 from ..runtime.validation import InputError
+from .chain_statistics import effective_draws, pareto_index, rank_rhat
 
 if TYPE_CHECKING:
     from arviz_stats.base.array import BaseArray
@@ -196,19 +194,6 @@ def array_stats() -> "BaseArray":
     return loaded
 
 
-def load_array_stats_beside() -> None:
-    """Begin to import arviz-stats in a thread: it is wanted at the end of an estimate, and takes a second."""
-    if "arviz_stats.base" not in sys.modules:
-        threading.Thread(target=array_stats).start()
-
-
-def effective_draws(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, " out"]:
-    """Return the split-chain effective sample size of the mean of every output."""
-    ess = np.atleast_1d(array_stats().ess(series, chain_axis=0, draw_axis=1, method="mean"))
-    size = float(series.shape[0] * series.shape[1])
-    return np.where(np.isfinite(ess), ess, size)
-
-
 def most_effective_draws(n: int) -> float:
     """Return the bound that arviz-stats puts on the effective size of n draws, which may be better than independent."""
     return n * max(1.0, np.log10(n))
@@ -220,8 +205,7 @@ def split_rhat(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray,
     rhat = np.ones(unit.shape[-1])
     moving = unit.std(axis=(0, 1)) > 0
     if moving.any():
-        with np.errstate(divide="ignore", invalid="ignore"):  # chains stuck at different values: infinite
-            rhat[moving] = array_stats().rhat(unit[..., moving], chain_axis=0, draw_axis=1, method="rank")
+        rhat[moving] = rank_rhat(unit[..., moving])  # infinite if chains are stuck at different values
     return np.where(np.isnan(rhat), 1.0, rhat)
 
 
@@ -247,7 +231,5 @@ def pareto_k(series: Float[np.ndarray, "chain draw out"], tail: str = "both") ->
         return khat
     for k in range(outputs):
         if unit[..., k].std() > 0:
-            # values that tie, as those of an indicator or a count, may have no tail to fit
-            with contextlib.suppress(ValueError), np.errstate(divide="ignore", invalid="ignore"):
-                khat[k] = array_stats().pareto_khat(unit[..., k], chain_axis=0, draw_axis=1, r_eff=1.0, tail=tail)
+            khat[k] = pareto_index(unit[..., k].ravel(), tail)
     return np.where(np.isfinite(khat), khat, np.nan)

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from .error_bars import Average, array_stats, average
+from .chain_statistics import pareto_index
+from .error_bars import Average, average
 
 
 class Room(NamedTuple):
@@ -170,24 +171,10 @@ class Tails:
 
 
 def _tail_index_of(high: np.ndarray, low: np.ndarray, draws: int) -> float:
-    r"""Return the index from both tails.
-
-    arviz-stats cuts tails of $3\sqrt{n/r}$ draws off n; here n is what is kept and r makes up for that.
-    """
-    middle = np.full(4 * len(high), (high[0] + low.max()) / 2)
-    series = np.concatenate([low, middle, high])
+    """Return the index from both tails, each with the draw before it."""
+    series = np.concatenate([low, high])
     spread = np.abs(series - series[0]).max()
     if spread == 0 or draws < 100:
         return 0.0
-    tail = len(high) - 1
-    efficiency = len(series) * 9 / (tail + 0.5) ** 2
-    try:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            k = float(
-                array_stats().pareto_khat(
-                    ((series - series[0]) / spread)[None], chain_axis=0, draw_axis=1, r_eff=efficiency
-                )
-            )
-    except ValueError:  # values that tie
-        return 0.0
+    k = pareto_index((series - series[0]) / spread, kept=len(high) - 1)
     return k if np.isfinite(k) else 0.0

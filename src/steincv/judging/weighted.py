@@ -6,7 +6,6 @@ mean and, by the delta method, its standard error. Everything that judges a seri
 Reference: Owen (2013), Monte Carlo theory, methods and examples, 9; Vehtari et al. (2024), JMLR 25, for Pareto k.
 """
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,7 +18,8 @@ from ..samples.samples import Samples
 from ..stein.coordinates import Standardise
 from ..stein.folds import Block, Fold
 from .diagnostics import STEIN_LIMIT, stein_labels, stein_z, value_status
-from .error_bars import Average, array_stats, average
+from .chain_statistics import pareto_index
+from .error_bars import Average, average
 from .status import Code, Status
 
 
@@ -70,12 +70,8 @@ class Weights:
     def pareto_k(self) -> float:
         """The tail index of the weights; 0 of too few draws to have one."""
         positive = self.w[self.w > 0]
-        k = 0.0
-        if len(positive) < LIMITS.fewest:
-            return k
-        with contextlib.suppress(ValueError), np.errstate(divide="ignore", invalid="ignore"):  # weights may tie
-            k = float(array_stats().pareto_khat(positive[None], chain_axis=0, draw_axis=1, r_eff=1.0, tail="right"))
-        return k if np.isfinite(k) else 0.0
+        k = pareto_index(positive, "right") if len(positive) >= LIMITS.fewest else np.nan
+        return k if np.isfinite(k) else 0.0  # weights may tie
 
     def mean(self, values: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, " out"]:
         """Return weighted means."""

@@ -268,9 +268,9 @@ class Kernel(Method):
 
 def median_distance(z: Float[np.ndarray, "n dim"]) -> float:
     """The median of |z_i - z_j| over pairs."""
-    from scipy.spatial.distance import pdist  # slow to import: only when needed
-
-    return float(np.median(pdist(z)))
+    norms = np.einsum("ni,ni->n", z, z)
+    squares = norms[:, None] + norms - 2 * z @ z.T
+    return float(np.sqrt(max(0.0, np.median(squares[np.tril_indices(len(z), -1)]))))
 
 
 def least_penalty(

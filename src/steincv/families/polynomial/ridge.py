@@ -71,23 +71,21 @@ class _Spectrum:
     back: Callable[[np.ndarray], np.ndarray]
 
     @classmethod
-    def of(cls, scaled: np.ndarray, y: np.ndarray, judged: int | np.ndarray) -> "_Spectrum":
-        """From the smaller of the two Gram matrices. `judged`: these rows, or every so many."""
-        rows = slice(None, None, judged) if isinstance(judged, int) else judged
-        n, features = scaled.shape
-        if features <= n:
-            return cls.of_moments(scaled.T @ scaled, scaled.T @ y, scaled[rows])
-        with blas_threads(9.0 * n**3):
-            values, vectors = np.linalg.eigh(scaled @ scaled.T)
+    def of_draws(
+        cls, gram: np.ndarray, x: np.ndarray, root: np.ndarray, y: np.ndarray, judged: slice | np.ndarray
+    ) -> "_Spectrum":
+        """From X X', X times `root`, where draws are fewer than features. `judged`: which rows."""
+        with blas_threads(9.0 * len(gram) ** 3):
+            values, vectors = np.linalg.eigh(gram)
         values = np.maximum(values, 0)
         left = vectors * np.sqrt(values)
 
         def back(shrunk: np.ndarray) -> np.ndarray:
             # left = scaled @ right holds with right = scaled' left / values on the non-null part.
             safe = np.where(values > values[-1] * 1e-14, values, np.inf)
-            return scaled.T @ (left @ (shrunk / safe[:, None]))
+            return root[:, None] * (x.T @ (left @ (shrunk / safe[:, None])))
 
-        return cls(values, left[rows], left.T @ y, back)
+        return cls(values, left[judged], left.T @ y, back)
 
     @classmethod
     def of_moments(cls, gram: np.ndarray, cross: np.ndarray, judged: np.ndarray) -> "_Spectrum":
@@ -116,11 +114,28 @@ def ridge(
     n = len(features)
     x = np.subtract(features, features.mean(axis=0), out=features if overwrite else None)
     every = judged_every(n)
+    left = y[::every] - y.mean(axis=0)
+    if x.shape[1] <= n:
+        return ridge_of_moments(n, x.T @ x, x.T @ y, x[::every], left, degree, penalty)
+    return _choose(_of_fewer_draws(x, y, degree, slice(None, None, every)), n, left, degree, penalty)
+
+
+def _of_fewer_draws(
+    x: np.ndarray, y: np.ndarray, degree: np.ndarray, judged: slice | np.ndarray
+) -> Callable[[np.ndarray], _Spectrum]:
+    """Return the spectrum as a function of the roots of penalties, equal for features of one degree.
+
+    The products X X' of each degree are made once: they are most of the work.
+    """
+    kinds = [np.flatnonzero(degree == k) for k in np.unique(degree)]
+    with blas_threads(2.0 * len(x) ** 2 * x.shape[1]):
+        grams = [x[:, kind] @ x[:, kind].T for kind in kinds]
 
     def spectrum(root: np.ndarray) -> _Spectrum:
-        return _Spectrum.of(x * root if (root != 1).any() else x, y, every)
+        gram = sum(root[kind[0]] ** 2 * g for kind, g in zip(kinds, grams, strict=True))
+        return _Spectrum.of_draws(gram, x, root, y, judged)
 
-    return _choose(spectrum, n, y[::every] - y.mean(axis=0), degree, penalty)
+    return spectrum
 
 
 def _ridge_on_orbits(
@@ -138,13 +153,16 @@ def _ridge_on_orbits(
     if moments is not None and x.shape[1] > SIZES.factorised:
         return _factorised(*moments, few, y[judged], n, degree, penalty, roots)
 
-    def spectrum(root: np.ndarray) -> _Spectrum:
-        if moments is not None:
-            gram, cross = moments
-            return _Spectrum.of_moments(root[:, None] * gram * root, root[:, None] * cross, few * root)
-        return _Spectrum.of(x * root, y, judged)
+    if moments is None:
+        spectrum_of = _of_fewer_draws(x, y, degree, judged)
+    else:
+        spectrum_of = _of_moments(*moments, few)
+    return _choose(spectrum_of, n, y[judged], degree, penalty, roots)
 
-    return _choose(spectrum, n, y[judged], degree, penalty, roots)
+
+def _of_moments(gram: np.ndarray, cross: np.ndarray, judged: np.ndarray) -> Callable[[np.ndarray], _Spectrum]:
+    """Return the spectrum as a function of the roots of penalties, from X'X, X'y and some rows of X."""
+    return lambda root: _Spectrum.of_moments(root[:, None] * gram * root, root[:, None] * cross, judged * root)
 
 
 def _factorised(
@@ -191,11 +209,7 @@ def ridge_of_moments(
 
     Everything is about its mean.
     """
-
-    def spectrum(root: np.ndarray) -> _Spectrum:
-        return _Spectrum.of_moments(root[:, None] * gram * root, root[:, None] * cross, judged * root)
-
-    return _choose(spectrum, n, judged_y, degree, penalty)
+    return _choose(_of_moments(gram, cross, judged), n, judged_y, degree, penalty)
 
 
 def judged_every(n: int) -> int:
