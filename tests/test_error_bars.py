@@ -5,7 +5,8 @@ import pytest
 import scipy.stats
 
 import steincv as scv
-from steincv.judging.error_bars import Average, average, effective_draws, split_rhat, tail_index
+from steincv.judging.chain_statistics import effective_draws, pareto_index, rank_rhat
+from steincv.judging.error_bars import Average, average, split_rhat, tail_index
 from steincv.runtime.units import unit_range
 
 
@@ -194,3 +195,30 @@ def test_tail_index_of_counts_gives_no_alarm():
 def test_levels_are_checked(level):
     with pytest.raises(scv.InputError, match="`level` must lie strictly between 0 and 1"):
         average(np.random.default_rng(8).normal(size=(2, 50, 1))).interval(level)
+
+
+@pytest.mark.parametrize(("chains", "draws"), [(4, 250), (1, 100), (2, 51), (3, 4), (8, 33), (4, 7)])
+@pytest.mark.parametrize("correlation", [-0.9, 0.0, 0.6, 0.98])
+def test_chain_statistics_are_those_of_arviz(chains, draws, correlation):
+    """Of light and heavy tails, ties, coins, chains apart and alternating draws, one output after the other."""
+    stats = pytest.importorskip("arviz_stats.base").array_stats
+    rng = np.random.default_rng(chains * draws)
+    series = autoregressive(rng, correlation, chains, draws, 8)
+    series[..., 1] = np.round(2 * series[..., 1])
+    series[..., 2] = series[..., 2] > 0
+    series[..., 3] += np.arange(chains)[:, None]
+    series[..., 4] = np.arange(draws) % 2
+    series[..., 5:] = rng.standard_t(2, size=(chains, draws, 3))
+    axes = {"chain_axis": 0, "draw_axis": 1}
+    with np.errstate(all="ignore"):
+        theirs = stats.ess(series, method="mean", **axes)
+        np.testing.assert_allclose(
+            effective_draws(series), np.where(np.isnan(theirs), chains * draws, theirs), rtol=1e-9
+        )
+        if chains > 1:
+            np.testing.assert_allclose(rank_rhat(series), stats.rhat(series, method="rank", **axes), rtol=1e-12)
+        if chains * draws >= 100:
+            for tail in ("both", "right"):
+                for k in range(5, 8):
+                    khat = stats.pareto_khat(series[..., k], r_eff=1.0, tail=tail, **axes)
+                    assert abs(pareto_index(series[..., k].ravel(), tail) - khat) < 1e-12

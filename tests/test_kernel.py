@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from steincv.families.kernel.control_functional import NormalEquations, control_functional, factorise
-from steincv.families.kernel.kernel import Kernel
+from steincv.families.kernel.kernel import Kernel, _valley
 from steincv.families.kernel.stein_kernels import KERNELS, SteinKernel, radial
 from steincv.families.polynomial.hermite import stein_features
 from steincv.runtime.validation import InputError
@@ -280,7 +280,22 @@ def test_normal_equations_are_those_of_the_folds():
     for i in range(4):
         a, b = psi[fold != i], f[fold != i]
         controlled[fold == i] -= psi[fold == i, 1:] @ np.linalg.solve(a.T @ a + np.diag(ridge), a.T @ b)[1:]
-    np.testing.assert_allclose(sums.out_of_fold(ridge), controlled.var(axis=0), rtol=1e-8)
+    np.testing.assert_allclose(sums.out_of_fold()(ridge), controlled.var(axis=0), rtol=1e-8)
+
+
+def test_penalties_are_looked_for_around_each_least_error():
+    """Three outputs with valleys in three places: all are found, and what lies beyond them is not asked for."""
+    valleys = np.array([2, 3, 5])
+    asked = []
+
+    def error(k):
+        asked.append(k)
+        return np.abs(k - valleys) + 1.0
+
+    errors = _valley(error, 9)
+    np.testing.assert_array_equal(errors.argmin(axis=0), valleys)
+    assert sorted(asked) == [1, 2, 3, 4, 5, 6]
+    assert np.isinf(errors[[0, 7, 8]]).all()
 
 
 def test_huge_scores_are_refused_not_returned_as_nan():

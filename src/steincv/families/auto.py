@@ -60,8 +60,10 @@ class Auto(Method):
                 wanted = np.min(list(left.values()), axis=0)[outputs] > stage.above
                 if not wanted.any():
                     continue
-                g = np.zeros_like(f)
-                g[..., outputs[wanted]] = fit.g[..., wanted]
+                g = fit.g
+                if not wanted.all() or len(outputs) < f.shape[-1]:
+                    g = np.zeros_like(f)
+                    g[..., outputs[wanted]] = fit.g[..., wanted]
                 fits.append(CrossFit(g, fit.info, fitted=_of_all(member, fit, wanted, f.shape[-1])))
                 members.append(member)
                 closed += stage.closed

@@ -97,13 +97,11 @@ def plan(n: int, dim: int, outputs: int, slow: bool = False, steps: bool = False
     closed = [Entry(Polynomial(1), both=2 * dim <= n / 4)]
     if n >= LIMITS.few and quadratic <= LIMITS.quadratic_features_per_draw * n:
         closed.append(Entry(Polynomial(2), both=2 * quadratic <= LIMITS.quadratic_features_per_draw * n))
-    if cubic <= LIMITS.cubic_features_per_draw * n:
-        closed.append(Entry(Polynomial(3)))
     if slow:
         fits = [Polynomial(d, objective="spectral") for d in range(len(closed), 0, -1)]
         best = [fit for fit in fits if not _too_much(fit.cost(n, dim, outputs))][:1]
         closed += [Entry(replace(fit, objective=o)) for fit in best for o in ("diffusion", "spectral")]
-    dear = []
+    dear = [Entry(Polynomial(3))] if cubic <= LIMITS.cubic_features_per_draw * n else []
     if n >= LIMITS.few and dim <= LIMITS.kernel_dimensions:
         landmarks = LIMITS.landmarks if n > LIMITS.kernel_draws else None
         dear.append(Entry(Kernel("rational quadratic", degree=2 if quadratic <= n / 8 else 1, landmarks=landmarks)))

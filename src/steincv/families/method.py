@@ -28,6 +28,7 @@ from .problem import (
     Place as Place,
     Problem as Problem,
     Simpler as Simpler,
+    StandardValues,
     Term as Term,
     WeightedSum as WeightedSum,
     as_values as as_values,
@@ -35,7 +36,7 @@ from .problem import (
     resampled as resampled,
     spaced_sample as spaced_sample,
     spacing as spacing,
-    standard,
+    standard_values,
 )
 
 #: Which coordinates a member is fitted in: whitened by the draws' covariance or scaled one by one; learned from the
@@ -151,6 +152,7 @@ class Training:
     keep: bool = False
     base: Float[np.ndarray, "fold chain state out"] | None = None
     _made: dict[tuple[int, str], FoldProblem] = field(default_factory=dict)
+    _values: dict[int, StandardValues] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @functools.cached_property
@@ -191,7 +193,8 @@ class Training:
         fits = []
         for m, member in enumerate(members):
             mine = [answer for (which, _), answer in zip(jobs, answers, strict=True) if which == m]
-            g = np.zeros_like(self.f if member.outputs is None else self.f[..., member.outputs])
+            outputs = self.f.shape[-1] if member.outputs is None else len(member.outputs)
+            g = np.zeros((*self.f.shape[:2], outputs))  # takes memory only where a fold fills it
             for k, part in zip(every, (part for answer in mine for part in answer.g), strict=True):
                 self.folds[k].test.put(g, part)
             infos = [dict(info) for answer in mine for info in answer.infos]
@@ -239,7 +242,8 @@ class Training:
                 self._made.setdefault((k, kind), made)
         return self._made[k, kind]
 
-    def _make(self, k: int, kind: Kind) -> FoldProblem:
+    def _make(self, k: int, kind: Kind, keep: bool = True) -> FoldProblem:
+        """Make fold k's problem; its standard values are the same in all coordinates, and kept unless told not to."""
         train = self.folds[k].train
         own = Block(train.chains, train.draws * self.states)  # an orbit begins with its draw
         weighted = self.states == 1 and self.weight is not None
@@ -253,21 +257,26 @@ class Training:
         coordinates = self._coordinates(k, kind, draws)
         only = np.arange(self.chains, len(self.draws))
         all_ = self._of_states(Block(np.append(train.chains, only), train.draws))
-        samples = (
-            draws
-            if all_.size == own.size and not weighted
-            else Samples.trusted(all_.take(self.draws), all_.take(self.scores), self.names)
-        )
-        values = self.values if self.base is None else self.values + self.base[k]
-        problem, scale = standard(samples, all_.take(values), coordinates, like_draws(values))
+        alike = all_.size == own.size and not weighted
+        samples = draws if alike else Samples.trusted(all_.take(self.draws), all_.take(self.scores), self.names)
+
+        def flat(array: np.ndarray) -> np.ndarray:
+            return array.reshape(-1, array.shape[-1])
+
+        if (found := self._values.get(k)) is None:
+            values = self.values if self.base is None else self.values + self.base[k]
+            found = standard_values(flat(all_.take(values)), None if alike else flat(like_draws(values)))
+            if keep:
+                found = self._values.setdefault(k, found)
+        z, s = coordinates(samples)
         weight = None if self.weight is None else all_.take(self.weight).reshape(-1)
         if weighted and weight is not None:  # penalties are judged by squared weights, which is their variance
             weight = weight / weight.mean()
         size = spaced_sample(self.draws.shape[0] * self.draws.shape[1], [fold.train.size for fold in self.folds])
         place = Place(size, np.tile(train.draws, len(train.chains))) if all_.size == own.size else None
         parts = 2 if isinstance(coordinates, SideBySide) else 1
-        problem = replace(problem, states=self.states, weight=weight, place=place, parts=parts)
-        return FoldProblem(problem, coordinates, scale)
+        problem = Problem(z, s, found.y, found.offset, len(samples.draws), self.states, weight, place, parts)
+        return FoldProblem(problem, coordinates, found.scale)
 
     def _coordinates(self, k: int, kind: Kind, draws: Samples) -> Coordinates:
         """Return fold k's coordinates of a kind, fitted to its training draws; the kind of map is fold 0's."""
@@ -289,7 +298,7 @@ class Training:
         """Fit a member on the folds called `which` and evaluate it at their test draws; `once`: keep no problem."""
         start = time.perf_counter()
         method, kind, outputs = member
-        made = [self._make(k, kind) if once else self.problem(k, kind) for k in which]
+        made = [self._make(k, kind, keep=False) if once else self.problem(k, kind) for k in which]
         problems = [m.problem.select(outputs) for m in made]
         controls = method.solve([p if method.weighted else p.at_draws() for p in problems], self.seed)
         found, kept = [], []

@@ -213,23 +213,31 @@ def make_problem(samples: Samples, values: np.ndarray) -> FoldProblem:
     if samples.size < SIZES.fewest:
         raise InputError(f"`samples` holds {samples.size} draws to fit on; at least {SIZES.fewest} are needed.")
     standardise = Standardise.of(samples)
-    problem, scale = standard(samples, values, standardise)
+    z, s = standardise(samples)
+    y, offset, scale = standard_values(values.reshape(len(z), -1))
+    weight = None
     if samples.log_weights is not None:
-        w = np.exp(samples.log_weights - samples.log_weights.max()).reshape(-1)
-        problem = replace(problem, weight=w / w.mean())
-    return FoldProblem(problem, standardise, scale)
+        weight = np.exp(samples.log_weights - samples.log_weights.max()).reshape(-1)
+        weight /= weight.mean()
+    return FoldProblem(Problem(z, s, y, offset, len(samples.draws), weight=weight), standardise, scale)
 
 
-def standard(
-    samples: Samples, values: np.ndarray, coordinates: Coordinates, like: np.ndarray | None = None
-) -> tuple[Problem, np.ndarray]:
-    """Put draws, scores and values into standard form; mean and scale of the values are those of `like`, if given."""
-    z, s = coordinates(samples)
-    flat = values.reshape(len(z), -1)
-    part = flat if like is None else like.reshape(-1, flat.shape[1])
+class StandardValues(NamedTuple):
+    """Values of f of mean 0 and variance 1, their mean in units of the deviation, and the deviation."""
+
+    y: Float[np.ndarray, "n out"]
+    offset: Float[np.ndarray, " out"]
+    scale: Float[np.ndarray, " out"]
+
+
+def standard_values(
+    values: Float[np.ndarray, "n out"], like: Float[np.ndarray, "m out"] | None = None
+) -> StandardValues:
+    """Put values of f into standard form; mean and deviation are those of `like`, if given."""
+    part = values if like is None else like
     first = part[0]
     spread = spread_about(part, first, leading=1, least=1e-14)  # a constant f has nothing to fit
-    unit = flat - first
+    unit = values - first
     unit /= spread
     own = unit if like is None else (part - first) / spread
     center = own.mean(axis=0)
@@ -239,6 +247,4 @@ def standard(
     deviation = np.sqrt(np.einsum("no,no->o", own, own) / len(own))
     deviation = np.where(deviation > 0, deviation, 1.0)
     unit /= deviation
-    scale = spread * deviation
-    offset = (first / spread + center) / deviation
-    return Problem(z, s, unit, offset, len(samples.draws)), scale
+    return StandardValues(unit, (first / spread + center) / deviation, spread * deviation)

@@ -21,8 +21,9 @@ def race(
         return list(zip(asked, training.fit(asked), strict=True)), []
     first = training.fit(asked, [0])
     kept = _needed(training, asked, first, before)
+    first = [first[k] for k in kept]
     rest = training.fit([asked[k] for k in kept], range(1, len(training.folds)))
-    found = [(asked[k], _joined(first[k], other)) for k, other in zip(kept, rest, strict=True)]
+    found = [(asked[k], _joined(*pair)) for k, pair in zip(kept, zip(first, rest, strict=True), strict=True)]
     return found, [member for k, member in enumerate(asked) if k not in kept]
 
 
@@ -74,4 +75,5 @@ def _joined(first: CrossFit, rest: CrossFit) -> CrossFit:
         "seconds": first.info["seconds"] + rest.info["seconds"],
         "folds": [*first.info["folds"], *rest.info["folds"]],
     }
-    return CrossFit(first.g + rest.g, info, fitted=[*first.fitted, *rest.fitted])
+    rest.g[...] += first.g
+    return CrossFit(rest.g, info, fitted=[*first.fitted, *rest.fitted])

@@ -66,13 +66,16 @@ def rank_rhat(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, 
 
 def _normal_scores(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, "chain draw out"]:
     """Return normal quantiles of the average ranks among all draws (Blom 1958)."""
-    flat = series.reshape(-1, series.shape[-1])
+    flat = series.reshape(-1, series.shape[-1]).T
     rank = np.empty(flat.shape)
-    for k, column in enumerate(flat.T):
-        ordered = np.sort(column)
-        rank[:, k] = np.searchsorted(ordered, column) + np.searchsorted(ordered, column, "right")
-    scores: np.ndarray = scipy.special.ndtri(((rank + 1) / 2 - 3 / 8) / (len(flat) + 1 / 4))
-    return scores.reshape(series.shape)
+    for column, ranks in zip(np.ascontiguousarray(flat), rank, strict=True):
+        order = column.argsort()
+        ordered = column[order]
+        starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+        ties = np.diff(np.append(starts, len(order)))
+        ranks[order] = np.repeat(starts + (ties + 1) / 2, ties)
+    scores: np.ndarray = scipy.special.ndtri((rank - 3 / 8) / (rank.shape[1] + 1 / 4))
+    return scores.T.reshape(series.shape)
 
 
 def _rhat(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, " out"]:

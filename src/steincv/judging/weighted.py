@@ -17,8 +17,8 @@ from ..runtime.validation import InputError
 from ..samples.samples import Samples
 from ..stein.coordinates import Standardise
 from ..stein.folds import Block, Fold
-from .diagnostics import STEIN_LIMIT, stein_labels, stein_z, value_status
 from .chain_statistics import pareto_index
+from .diagnostics import STEIN_LIMIT, stein_labels, stein_z, value_status
 from .error_bars import Average, average
 from .status import Code, Status
 

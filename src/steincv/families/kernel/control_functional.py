@@ -1,6 +1,6 @@
 r"""The linear algebra of control functionals: f is explained by $\beta_0 + P\beta + K_0\alpha$."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -102,29 +102,46 @@ class NormalEquations(NamedTuple):
             sums.square[fold] += (f**2).sum(axis=0)
         return sums
 
-    def solve(self, ridge: Float[np.ndarray, " k"], without: int | None = None) -> Float[np.ndarray, "k out"]:
-        """The ridge fit on all folds, or on all `without` one."""
+    def solver(self, without: int | None = None) -> "Solver":
+        """Return what ridge fits on all folds, or on all `without` one, share."""
         gram, cross = self.gram.sum(axis=0), self.cross.sum(axis=0)
         if without is not None:
-            gram, cross = gram - self.gram[without], cross - self.cross[without]
-        np.fill_diagonal(gram, gram.diagonal() + ridge)
+            gram -= self.gram[without]
+            cross -= self.cross[without]
         size = np.sqrt(gram.diagonal())
         size[size == 0] = 1.0
         gram /= size
         gram /= size[:, None]
-        # The columns now have norm one: this much more is rounding, and keeps the factor finite.
-        L = factorise(gram, 1e-14)
-        white, _ = dtrtrs(L, np.asfortranarray(cross / size[:, None]), lower=1, overwrite_b=1)
-        coefficients, _ = dtrtrs(L, white, lower=1, trans=1, overwrite_b=1)
-        return coefficients / size[:, None]
+        return Solver(gram, cross / size[:, None], size)
 
-    def out_of_fold(self, ridge: Float[np.ndarray, " k"]) -> Float[np.ndarray, " out"]:
-        """The variance of f + g over all draws, g on each fold by the ridge fit on the others."""
-        weight, total, square = 0.0, 0.0, 0.0
-        for fold, (gram, cross) in enumerate(zip(self.gram, self.cross, strict=True)):
-            c = self.solve(ridge, without=fold)
-            c[0] = 0.0  # the constant is no part of g
-            weight += gram[0, 0]
-            total += cross[0] - gram[0] @ c
-            square += self.square[fold] - 2 * (c * cross).sum(axis=0) + (c * (gram @ c)).sum(axis=0)
-        return np.maximum(square / weight - (total / weight) ** 2, 0.0)
+    def out_of_fold(self) -> Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " out"]]:
+        """Return, as a function of the ridge, the variance of f + g, g on each fold by the fit on the others."""
+        solvers = [self.solver(without=fold) for fold in range(len(self.gram))]
+
+        def variance(ridge: Float[np.ndarray, " k"]) -> Float[np.ndarray, " out"]:
+            weight, total, square = 0.0, 0.0, 0.0
+            for gram, cross, own, solver in zip(self.gram, self.cross, self.square, solvers, strict=True):
+                c = solver(ridge)
+                c[0] = 0.0  # the constant is no part of g
+                weight += gram[0, 0]
+                total += cross[0] - gram[0] @ c
+                square += own - 2 * (c * cross).sum(axis=0) + (c * (gram @ c)).sum(axis=0)
+            return np.maximum(square / weight - (total / weight) ** 2, 0.0)
+
+        return variance
+
+
+class Solver(NamedTuple):
+    """Normal equations whose columns have norm one, `size` being what it was."""
+
+    gram: Float[np.ndarray, "k k"]
+    cross: Float[np.ndarray, "k out"]
+    size: Float[np.ndarray, " k"]
+
+    def __call__(self, ridge: Float[np.ndarray, " k"]) -> Float[np.ndarray, "k out"]:
+        """Return the ridge fit."""
+        # 1e-14 of a column is rounding, and keeps the factor finite
+        L = factorise(self.gram.copy(), ridge / self.size**2 + 1e-14)
+        white, _ = dtrtrs(L, np.asfortranarray(self.cross), lower=1)
+        coefficients, _ = dtrtrs(L, white, lower=1, trans=1, overwrite_b=1)
+        return coefficients / self.size[:, None]

@@ -1,7 +1,7 @@
 r"""Control functionals: Phi in the reproducing kernel Hilbert space of a radial kernel."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import Literal, NamedTuple
 
@@ -25,6 +25,7 @@ class Search(NamedTuple):
     - `lengthscales`: candidates, in medians of the distance between draws; `penalties`: those for the penalty. The
       largest come first: of two that do equally well the first is taken, and it is the safer one.
     - `fewest`, `most`: draws on which the choice is made, so that it costs less than the fit.
+    - `outputs`: by which a length scale is chosen where the penalties are not, evenly spaced.
     - `factors`: different penalties in one fit; outputs share the factorisations of all draws.
     - `entries`: numbers in a temporary array, 32 MiB of them.
     - `device`: draws from which an accelerator is asked; a CPU fits fewer before the arrays have travelled.
@@ -34,6 +35,7 @@ class Search(NamedTuple):
     penalties: tuple[float, ...] = (1e2, 1.0, 1e-1, 1e-2, 1e-4, 1e-6, 1e-8)
     fewest: int = 400
     most: int = 800
+    outputs: int = 64
     factors: int = 2
     entries: int = 2**22
     device: int = 3000
@@ -173,8 +175,11 @@ class Kernel(Method):
         n = len(draws.z)
         size = min(n, max(SEARCH.fewest, min(SEARCH.most, n // 5)) if everywhere else SEARCH.fewest)
         part = draws.part(np.linspace(0, n - 1, size).astype(int))
+        if not everywhere:
+            part = replace(part, y=part.y[:, :: -(-out // SEARCH.outputs)])
         if self.lengthscale == "auto":
-            candidates = [median_distance(part.z) * multiple for multiple in SEARCH.lengthscales]
+            unit = median_distance(part.z)
+            candidates = [unit * multiple for multiple in SEARCH.lengthscales]
         else:
             candidates = [float(self.lengthscale)]
         penalties = (SEARCH.penalties if everywhere else COARSE) if self.penalty == "auto" else (float(self.penalty),)
@@ -254,14 +259,15 @@ class Kernel(Method):
         sums = NormalEquations.of(pieces(), int(draws.fold.max()) + 1, k, out)
         ridge = np.r_[np.zeros(1 + features), np.full(m, size)]
         if self.penalty == "auto":
-            errors = [sums.out_of_fold((p + JITTER) * ridge) for p in SEARCH.penalties]
-            penalty = least_penalty(np.array(errors) / draws.plain_variance(), SEARCH.penalties)
+            error = sums.out_of_fold()
+            errors = _valley(lambda k: error((SEARCH.penalties[k] + JITTER) * ridge), len(SEARCH.penalties))
+            penalty = least_penalty(errors / draws.plain_variance(), SEARCH.penalties)
         else:
             penalty = np.full(out, float(self.penalty))
-        coefficients = np.zeros((k, out))
+        coefficients, solver = np.zeros((k, out)), sums.solver()
         for value in np.unique(penalty[np.isfinite(penalty)]):
             columns = penalty == value
-            coefficients[:, columns] = sums.solve((value + JITTER) * ridge)[:, columns]
+            coefficients[:, columns] = solver((value + JITTER) * ridge)[:, columns]
         alpha, _ = dtrtrs(L, np.asfortranarray(coefficients[1 + features :]), lower=1, trans=1)
         return penalty, coefficients[1 : 1 + features], alpha
 
@@ -302,6 +308,26 @@ def _descend(score: Callable[[int], float], count: int) -> int:
             break
     score(at)
     return at
+
+
+def _valley(error: Callable[[int], Float[np.ndarray, " out"]], count: int) -> Float[np.ndarray, "count out"]:
+    """Return the errors around every output's least one, from the middle on; infinite where none was asked for.
+
+    Each output's error is taken to have a single valley.
+    """
+    first = last = count // 2
+    errors = np.full((count, len(middle := error(first))), np.inf)
+    errors[first] = middle
+    while True:
+        best = errors.argmin(axis=0)
+        if first > 0 and (best == first).any():
+            first -= 1
+            errors[first] = error(first)
+        elif last + 1 < count and (best == last).any():
+            last += 1
+            errors[last] = error(last)
+        else:
+            return errors
 
 
 def _one_of_each_stretch(n: int, m: int, seed: int) -> Int[np.ndarray, " m"]:

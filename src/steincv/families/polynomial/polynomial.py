@@ -139,7 +139,7 @@ class Polynomial(Method):
         center = y.mean(axis=0)
         gram -= n * np.outer(mean, mean)
         cross -= n * np.outer(mean, center)
-        every = judged_every(n)
+        every = judged_every(n, y.shape[1])
         judged = _features(z[::every], s[::every], self.degree, parts) - mean
         return ridge_of_moments(n, gram, cross, judged, y[::every] - center, kinds, self.penalty)
 

@@ -38,6 +38,9 @@ class Sizes(NamedTuple):
     plenty: int = 40
     # Penalties are compared by their residuals at this many draws at least: the same ones for all, so that is enough.
     judged: int = 800
+    # Residuals of more outputs than these would be most of the work: they are compared at fewer draws, at least these.
+    many_outputs: int = 100
+    fewest_judged: int = 200
     # A fit that goes through a draw to within this part of its value tells nothing about the error there.
     interpolation: float = 1e-10
     # Residuals are made for a tile of draws at a time, so that they stay in the cache.
@@ -113,7 +116,7 @@ def ridge(
         return _ridge_on_orbits(features, y, degree, penalty, orbits)
     n = len(features)
     x = np.subtract(features, features.mean(axis=0), out=features if overwrite else None)
-    every = judged_every(n)
+    every = judged_every(n, y.shape[1])
     left = y[::every] - y.mean(axis=0)
     if x.shape[1] <= n:
         return ridge_of_moments(n, x.T @ x, x.T @ y, x[::every], left, degree, penalty)
@@ -147,16 +150,13 @@ def _ridge_on_orbits(
     x = features - (flat * features).sum(axis=0) / n
     x *= root_weight
     y = root_weight * (y - (flat * y).sum(axis=0) / n)
-    judged = (np.arange(0, n, judged_every(n * states))[:, None] * states + np.arange(states)).ravel()
+    judged = (np.arange(0, n, judged_every(n * states, y.shape[1]))[:, None] * states + np.arange(states)).ravel()
     few, roots = x[judged], root_weight[judged].reshape(-1, states)
     moments = (x.T @ x, x.T @ y) if x.shape[1] <= len(x) else None
     if moments is not None and x.shape[1] > SIZES.factorised:
         return _factorised(*moments, few, y[judged], n, degree, penalty, roots)
 
-    if moments is None:
-        spectrum_of = _of_fewer_draws(x, y, degree, judged)
-    else:
-        spectrum_of = _of_moments(*moments, few)
+    spectrum_of = _of_fewer_draws(x, y, degree, judged) if moments is None else _of_moments(*moments, few)
     return _choose(spectrum_of, n, y[judged], degree, penalty, roots)
 
 
@@ -212,9 +212,10 @@ def ridge_of_moments(
     return _choose(_of_moments(gram, cross, judged), n, judged_y, degree, penalty)
 
 
-def judged_every(n: int) -> int:
+def judged_every(n: int, outputs: int = 1) -> int:
     """Penalties are compared at the first draw and every so many."""
-    return max(1, n // SIZES.judged)
+    enough = SIZES.judged * SIZES.many_outputs // max(outputs, SIZES.many_outputs)
+    return max(1, n // max(SIZES.fewest_judged, enough))
 
 
 def _choose(
