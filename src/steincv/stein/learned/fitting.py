@@ -30,8 +30,9 @@ class Limits(NamedTuple):
     work: int = 300
     rounds: int = 2  # more steps or rounds change the held-out divergence by less than a tenth
     entries: int = 30_000  # of the table of draws that steps look at, evenly spaced,
-    fewest: int = 300  # which has at least so many draws
-    most: int = 1000  # and at most about so many
+    fewest: int = 300  # which has at least so many draws,
+    most: int = 1000  # and at most about so many, but `least` entries
+    least: int = 10_000
     bends: int = 64  # coordinates that are bent at most, those farthest from normal
     beyond: float = 0.25  # the straight continuation begins so many standard deviations outside of the draws
     profiled: int = 64  # up to this dimension the best affine map is found anew at every step
@@ -150,7 +151,8 @@ class Fitting:
         theta, dim = self.start(), self.x.shape[1]
         steps = int(np.clip(LIMITS.work // dim, *LIMITS.steps))
         dense = is_dense(*self.x.shape)
-        rows = np.arange(0, len(self.x), -(-len(self.x) // max(LIMITS.fewest, min(LIMITS.most, LIMITS.entries // dim))))
+        most = max(LIMITS.most, LIMITS.least // dim)
+        rows = np.arange(0, len(self.x), -(-len(self.x) // max(LIMITS.fewest, min(most, LIMITS.entries // dim))))
         few = Fitting(self.x[rows], self.s[rows], self.shape)
         for _ in range(LIMITS.rounds):
             z, s = self.x, self.s
