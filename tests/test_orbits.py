@@ -1,5 +1,6 @@
 """Orbits around draws: unbiased for any density and step, and refused where the model is not that of the draws."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -377,3 +378,21 @@ def test_parameters_at_the_draws_and_a_function_elsewhere():
     assert float(everything.mean[0]) == pytest.approx(np.exp(0.5), rel=0.02)
     by_function = scv.estimate(samples, lambda p: p["scale"], scv.Polynomial(2), orbits=4)
     np.testing.assert_allclose(by_function.mean, everything.mean[0], rtol=1e-8)
+
+
+def test_an_orbit_at_which_f_is_not_finite_counts_as_its_draw():
+    """f is infinite just beyond the farthest draw, where some orbits go: it is estimated, exactly for a Gaussian."""
+    x = np.random.default_rng(5).normal(size=(4, 100, 2))
+    edge = np.abs(x[..., 0]).max() * (1 + 1e-9)
+    samples = scv.Samples(x, -x, log_density=lambda v: -0.5 * jnp.sum(v**2))
+    result = scv.estimate(
+        samples, lambda v: jnp.where(jnp.abs(v[0]) > edge, jnp.inf, v[0] ** 2), scv.Polynomial(2), orbits=8
+    )
+    assert result.info["orbits"]["lost"] > 0
+    assert abs(result.mean - 1) < 1e-9
+
+
+def test_the_default_asks_a_cheap_model_in_few_dimensions():
+    x = np.random.default_rng(6).normal(size=(4, 200, 2))
+    samples = scv.Samples(x, -x, log_density=lambda v: -0.5 * jnp.sum(v**2))
+    assert scv.estimate(samples, lambda v: jnp.cos(v[0]), scv.Polynomial(1)).info["orbits"]["states"] == 8

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from ..judging.error_bars import average
 from ..runtime.validation import InputError, whole_number
 from ..samples.log_density import LogDensity
-from ..samples.samples import Samples
+from ..samples.samples import LARGEST, Samples, finite_array
 from ..samples.values import values_of
 from ..stein.coordinates import Coordinates, Standardise
 from ..stein.folds import Fold
@@ -21,15 +21,17 @@ from .polynomial.hermite import feature_count
 
 
 class Price(NamedTuple):
-    """How much `orbits="auto"` spends."""
+    """How much `orbits="auto"` spends.
 
-    # States of an orbit where draws are scarce for the features of a quadratic, and where they are not so scarce.
-    most: int = 8
-    few: int = 4
-    # With this many draws per quadratic feature a fit on the draws alone has all that it needs.
-    plenty: int = 20
-    # Seconds of gradients, judged by the time that a few of them take, and how many those are.
+    Eight states gained 2 to 20 times, in 3 to 26 dimensions, for one to eight seconds (`benchmarks/orbits_default.py`).
+    """
+
+    states: int = 8
+    # Seconds of gradients, judged by the time that a few of them take, and how many those are: where draws are scarce
+    # for the features of a quadratic, and where there are `plenty` of them for each.
     seconds: float = 30.0
+    cheap: float = 3.0
+    plenty: int = 20
     probed: int = 64
 
 
@@ -88,13 +90,16 @@ def gather(
     x, s, weight = samples.draws, samples.scores, None
     if states > 1:
         x, s, weight, info = _around(samples, states, coordinates, folds, seed)
-        values = _at(x, f, samples)
+        at_draws, values = values, _at(x, f, samples)
+        lost = _stay_home((x, s, values), weight, (samples.draws, samples.scores, at_draws), states)
+        info["orbits"]["lost"] += lost
     if samples.fitting is not None and samples.parameters is not None and samples.constrain is None:
         # some adapters know the parameters at the draws only, and hand over the warm-up of every run that kept it
         info = {**info, "fitting": f"not used: {_unknown(samples, f)}"}
     elif samples.fitting is not None:
         more = [_as_chains(a, draws, states) for a in samples.fitting]
-        values = np.concatenate([values, _at(more[0], f, samples, "fitting")])
+        found = finite_array("f at `fitting`", _at(more[0], f, samples, "fitting"))
+        values = np.concatenate([values, found])
         x, s = np.concatenate([x, more[0]]), np.concatenate([s, more[1]])
         if weight is not None:
             weight = np.concatenate([weight, np.full(more[0].shape[:2], 1 / states)])
@@ -102,6 +107,20 @@ def gather(
         weight = np.exp(samples.log_weights - samples.log_weights.max())
         weight = weight / weight.mean()
     return Points(x, s, values, chains, states, weight, info)
+
+
+def _stay_home(orbits: tuple[np.ndarray, ...], weight: np.ndarray, draws: tuple[np.ndarray, ...], states: int) -> float:
+    """Replace every orbit with a state at which f is not finite by its draw; return the share of these orbits.
+
+    Started from any of its other states it would be replaced as well, so that means are what they were.
+    """
+    usable = (np.abs(orbits[-1]) < LARGEST).all(axis=-1).reshape(*draws[0].shape[:2], states)
+    lost = ~usable.all(axis=-1)
+    every = np.repeat(lost, states, axis=1)
+    for orbit, draw in zip(orbits, draws, strict=True):
+        orbit[every] = np.repeat(draw[lost], states, axis=0)
+    weight[every] = np.tile(np.eye(1, states)[0], int(lost.sum()))
+    return float(lost.mean())
 
 
 def _states(samples: Samples, f: Any, wanted: Any, n: int) -> tuple[int, dict[str, Any]]:
@@ -120,10 +139,7 @@ def _states(samples: Samples, f: Any, wanted: Any, n: int) -> tuple[int, dict[st
         return max(states, 1), {}
     if samples.log_density is None or samples.log_weights is not None or _unknown(samples, f):
         return 1, {}
-    features = feature_count(samples.draws.shape[-1], 2)
-    if n >= PRICE.plenty * features:
-        return 1, {}
-    states = PRICE.most if n < 4 * features else PRICE.few
+    states = PRICE.states
     if samples.gradients is not None:  # no more than the sampler took, those that look for the step among them
         states = min(states, (samples.gradients - 3 * PRICE.probed) // (samples.size + TRIAL_DRAWS))
     if states <= 1:
@@ -133,7 +149,8 @@ def _states(samples: Samples, f: Any, wanted: Any, n: int) -> tuple[int, dict[st
     except InputError as error:  # values kept at the draws alone, such as those that Stan generates
         return 1, {"orbits": {"states": 1, "why": str(error)}}
     seconds = _seconds_per_gradient(samples) * samples.draws.shape[0] * samples.draws.shape[1]
-    affordable = 1 + int(PRICE.seconds / max(seconds, 1e-9))
+    scarce = n < PRICE.plenty * feature_count(samples.draws.shape[-1], 2)
+    affordable = 1 + int((PRICE.seconds if scarce else PRICE.cheap) / max(seconds, 1e-9))
     return (min(states, affordable), {}) if affordable > 1 else (1, {"orbits": {"states": 1, "seconds": seconds}})
 
 

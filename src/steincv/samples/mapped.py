@@ -104,4 +104,5 @@ def _shaped(name: str, values: object, samples: Samples) -> np.ndarray:
         raise InputError(
             f"`{name}` returned a {type(values).__name__}, expected a number, an array, or one dict of them."
         )
-    return finite_array(name, values.reshape(*samples.draws.shape[:2], *values.shape[1:]))
+    values = values.reshape(*samples.draws.shape[:2], *values.shape[1:])
+    return values.astype(float) if samples.anywhere and values.dtype.kind in "fiub" else finite_array(name, values)

@@ -248,10 +248,18 @@ class Samples:
 
     @classmethod
     def at(cls, points: np.ndarray, like: "Samples") -> "Samples":
-        """Return points `(chain, draw, dim)` of the same model to evaluate functions at; they have no scores."""
+        """Return points `(chain, draw, dim)` of the same model to evaluate functions at.
+
+        They have no scores, and f need not be finite there.
+        """
         samples = object.__new__(cls)
         samples._set(points, points, like.names, like.constrain, None, None, None, None, None)
         return samples
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether these are points without scores, from `Samples.at`."""
+        return self.scores is self.draws
 
     def unweighted(self) -> None:
         """Refuse draws with weights, where probabilities and quantiles are asked for."""
