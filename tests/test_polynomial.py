@@ -10,7 +10,7 @@ import pytest
 from densities import bent_mixture
 
 import steincv as scv
-from steincv.families.polynomial.hermite import Quadratic, degrees, feature_count, stein_features
+from steincv.families.polynomial.hermite import degrees, feature_count, quadratic_form, stein_features
 from steincv.families.polynomial.ridge import GROWTHS, PENALTIES, ridge
 
 
@@ -171,4 +171,4 @@ def test_quadratics_without_a_table_are_the_same_combinations(dim):
     z, s = rng.normal(size=(2, 3001, dim))
     coefficients = rng.normal(size=(feature_count(dim, 2), 3))
     expected = stein_features(z, s, 2) @ coefficients
-    np.testing.assert_allclose(Quadratic.of(coefficients, dim)(z, s), expected, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(quadratic_form(coefficients, dim)(z, s), expected, rtol=1e-11, atol=1e-11)

@@ -17,7 +17,7 @@ from .judging.deviation import Targets, block_deviation, deviation
 from .judging.diagnostics import stein_status, value_status
 from .judging.error_bars import Average, average, load_array_stats_beside
 from .judging.gain import widened_ratio
-from .judging.passing import Passed, out_of_fold, pass_over
+from .judging.passing import Choice, Passed, out_of_fold, pass_over
 from .judging.series import Series
 from .judging.status import Status
 from .judging.verdict import gain_limit, verdict
@@ -212,11 +212,12 @@ def _from_file(
     check_standard(some)
     standardise = Standardise.of(some)
     targets = Targets.of(values.array, sd)
-    fit = fit_spaced(method, some, targets(values.array), plan, seed, coordinates)
-    del tile, some, values  # their memory is wanted for the tiles
-    choices = [fit.fitted, *([] if fit.simpler is None else [fit.simpler.fitted])]
-    parts = stretches(chains, draws, folds)
-    passed = pass_over(source, functions, targets, targets.columns, parts, choices, standardise)
+    averaged = targets(values.array)
+    fit = fit_spaced(method, some, averaged, plan, seed, coordinates)
+    found = [one for one in (fit, fit.simpler) if one is not None]
+    choices = [Choice(one.fitted, targets.variance(averaged + one.g)) for one in found]
+    del tile, some, values, averaged  # their memory is wanted for the tiles
+    passed = pass_over(source, functions, targets, stretches(chains, draws, folds), choices, standardise)
     blocks = passed.blocks
     streamed = {"draws": chains * draws, "block": blocks.size, "blocks": blocks.count}
     info = {**fit.info, "seconds": time.perf_counter() - start, "streamed": streamed}
@@ -226,10 +227,10 @@ def _from_file(
     if (unit := targets.unit) is None:
         return result
     status = functools.partial(passed.value_status, slice(outputs, 2 * outputs))
-    plain, *found = (
+    plain, *better = (
         Seen(*block_deviation(unit, series, outputs), status) for series in (passed.plain, *passed.controlled)
     )
-    return result.with_sd(judge(plain, *(one.where(one.finite, plain) for one in found)))
+    return result.with_sd(judge(plain, *(one.where(one.finite, plain) for one in better)))
 
 
 def _seen(series: Series, passed: Passed, which: slice) -> "Seen":

@@ -295,8 +295,8 @@ class Training:
         found, kept = [], []
         for k, (_, coordinates, scale), control in zip(which, made, controls, strict=True):
             test = self._of_states(self.folds[k].test)
-            if self.keep and control.quick is not None:
-                control = replace(control, evaluate=control.quick)
+            if self.keep and control.form is not None:
+                control = replace(control, evaluate=control.form)
             fitted = Fitted(coordinates, scale if outputs is None else scale[outputs], control)
             kept += [fitted] * self.keep
             g = fitted(Samples.trusted(test.take(self.draws), test.take(self.scores), self.names))

@@ -45,6 +45,15 @@ class Targets:
         first, second = np.split(targets, 2, axis=-1)
         return np.concatenate([targets, self.unit(first) + second], axis=-1)
 
+    def change(self, sums: np.ndarray) -> np.ndarray:
+        """Return by how much sums of `columns` change where these sums are added to those of the targets."""
+        return sums if self.unit is None else self.columns(sums) - self.columns(np.zeros_like(sums))
+
+    def variance(self, targets: np.ndarray) -> np.ndarray:
+        """Return the variance of `columns` at some draws."""
+        with np.errstate(over="ignore"):
+            return self.columns(targets).var(axis=(0, 1), ddof=1)
+
 
 def deviation(unit: Unit, targets: np.ndarray, outputs: int) -> np.ndarray:
     r"""Return draws whose mean is the standard deviation of f, by the delta method.

@@ -50,20 +50,21 @@ class Blocks:
 
 
 class Reduced(NamedTuple):
-    """Some draws of a chain: sums over the blocks from `first` on, of squares, and the largest in size."""
+    """Some draws of a chain: sums over the blocks from `first` on, of squares, and the largest in size, if known."""
 
     chain: int
     first: int
     sums: Float[np.ndarray, "block column"]
-    square: Float[np.ndarray, " column"]
-    largest: Float[np.ndarray, " column"]
+    square: Float[np.ndarray, " column"] | float = 0.0
+    largest: Float[np.ndarray, " column"] | float = 0.0
 
 
 class Series:
     """Columns of numbers at every draw of every chain, about a `center` near their means."""
 
-    def __init__(self, blocks: Blocks, chains: int, center: Float[np.ndarray, " column"]):
-        self.blocks, self.center = blocks, center
+    def __init__(self, blocks: Blocks, chains: int, center: np.ndarray, variance: np.ndarray | None = None):
+        """Begin; `variance` is that of the draws, if it is known, and squares are then not looked at."""
+        self.blocks, self.center, self.known = blocks, center, variance
         self.sums = np.zeros((chains, blocks.count, len(center)))
         self.square = np.zeros((chains, len(center)))
         self.largest = np.zeros(len(center))
@@ -101,6 +102,11 @@ class Series:
         error = found.standard_error
         return np.divide(variance, error**2, out=np.full(len(error), float(self.size)), where=error > 0)
 
+    def effective_within(self) -> Float[np.ndarray, " out"]:
+        """Return how many independent draws the chains are worth, if their means did not differ."""
+        means = self.means() - self.center
+        return self.effective(self.variance(), average(means - means.mean(axis=1, keepdims=True), tails=False))
+
     @property
     def size(self) -> int:
         """The number of draws, over all chains."""
@@ -108,6 +114,8 @@ class Series:
 
     def variance(self) -> Float[np.ndarray, " column"]:
         """Return the variance of the draws."""
+        if self.known is not None:
+            return self.known
         n = self.size
         return np.maximum(self.square.sum(axis=0) / n - self._shift() ** 2, 0) * n / (n - 1)
 
@@ -140,12 +148,18 @@ class Tails:
 
     def add(self, values: Float[np.ndarray, "m column"]) -> None:
         """Look at some more draws."""
-        for side, beyond in enumerate((values > self.least[:, 0], values < -self.least[:, 1])):
-            found = values[beyond]
-            which = np.nonzero(beyond)[1]
+        self.keep(self.beyond(values))
+
+    def beyond(self, values: Float[np.ndarray, "m column"]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return those draws that may be kept, on either side, with their columns. Any thread may do it."""
+        sides = (np.flatnonzero(values > self.least[:, 0]), np.flatnonzero(values < -self.least[:, 1]))
+        return [(at % values.shape[1], values.reshape(-1)[at]) for at in sides]
+
+    def keep(self, found: list[tuple[np.ndarray, np.ndarray]]) -> None:
+        """Keep draws that are far out. What is kept in the end does not depend on their order."""
+        for side, (which, x) in enumerate(found):
             for k in np.unique(which):
-                x = found[which == k]
-                self._put(int(k), side, -x if side else x)
+                self._put(int(k), side, (-x if side else x)[which == k])
 
     def _put(self, k: int, side: int, x: np.ndarray) -> None:
         room = self.room[k, side]

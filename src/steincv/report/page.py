@@ -12,7 +12,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from ..judging.diagnostics import STEIN_LIMIT
+from ..judging.diagnostics import STEIN_LIMIT, limits_of_rhat
 from ..judging.error_bars import split_rhat, tail_index
 from ..judging.status import ALARMS, Code, Status
 from ..result import Estimate
@@ -230,8 +230,9 @@ def _checks(estimate: Estimate, codes: set[Code]) -> list[tuple[bool, str]]:
         names = [label for label, kept in zip(estimate.labels, varies, strict=True) if kept]
         values, size = estimate.values[..., varies], estimate.values.shape[0] * estimate.values.shape[1]
         fewest = np.minimum(estimate.plain.ess, estimate.ess).reshape(-1)[varies]
+        rhat = split_rhat(values)
         checks += [
-            chains(names, split_rhat(values)),
+            chains(names, rhat, limits_of_rhat(values, rhat)),
             effective(names, fewest, size),
             tails(names, tail_index(values)),
         ]

@@ -15,12 +15,10 @@ penalties, one a degree, mean the same on every problem.
 
 import functools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
-# Draws are taken in tiles, so that the intermediate arrays (this many numbers) stay in the cache.
-TILE_ENTRIES = 2**17
+from ...stein.coordinates import CACHED, Bilinear
 
 # More than any memory holds, and still a float.
 MOST_FEATURES = 10**18
@@ -71,7 +69,7 @@ def stein_features(z: np.ndarray, s: np.ndarray, degree: int) -> np.ndarray:
     n, dim = z.shape
     steps, norms = _recipe(dim, degree)
     out = np.empty((n, feature_count(dim, degree)))
-    tile_size = max(64, TILE_ENTRIES // out.shape[1])
+    tile_size = max(64, CACHED // out.shape[1])
     for start in range(0, n, tile_size):
         tile = slice(start, start + tile_size)
         _fill(out[tile], np.ascontiguousarray(z[tile].T), np.ascontiguousarray(s[tile].T), steps, norms)
@@ -119,39 +117,16 @@ def _fill(out: np.ndarray, z: np.ndarray, s: np.ndarray, steps: list, norms: np.
         start += size
 
 
-@dataclass(frozen=True, eq=False)
-class Quadratic:
-    r"""A combination of all Stein features of degree 1 and 2, without a table of them: for many draws.
+def quadratic_form(coefficients: np.ndarray, dim: int) -> Bilinear:
+    r"""Return a combination of all Stein features of degree 1 and 2, with coefficients `(feature, out)`.
 
-    The features are $s_i$, and $z_p s_i + z_i s_p$ for $p \le i$ up to constants.
+    They are $s_i$, and $z_p s_i + z_i s_p$ for $p \le i$ up to constants, of which those with $p = i$ have one.
     """
-
-    weights: np.ndarray  # (out, feature)
-    constant: np.ndarray  # (out,)
-    dim: int
-
-    @classmethod
-    def of(cls, coefficients: np.ndarray, dim: int) -> "Quadratic":
-        """Return that with these coefficients `(feature, out)` of `stein_features(z, s, 2)`."""
-        weights = (coefficients * _recipe(dim, 2)[1][:, None]).T.copy()
-        squares = dim - 1 + np.cumsum(np.arange(1, dim + 1))
-        return cls(weights, 2 * weights[:, squares].sum(axis=1), dim)
-
-    def __call__(self, z: np.ndarray, s: np.ndarray) -> np.ndarray:
-        found = np.empty((len(z), len(self.weights)))
-        size = max(64, TILE_ENTRIES // self.weights.shape[1])
-        features, product = np.empty((self.weights.shape[1], size)), np.empty((self.dim, size))
-        for start in range(0, len(z), size):
-            rows = slice(start, start + size)
-            a, b = np.ascontiguousarray(z[rows].T), np.ascontiguousarray(s[rows].T)
-            m = a.shape[1]
-            features[: self.dim, :m] = b
-            at = self.dim
-            for i in range(self.dim):
-                here = features[at : at + i + 1, :m]
-                np.multiply(a[: i + 1], b[i], out=here)
-                here += np.multiply(b[: i + 1], a[i], out=product[: i + 1, :m])
-                at += i + 1
-            found[rows] = (self.weights @ features[:, :m]).T
-        found += self.constant
-        return found
+    weights = (coefficients * _recipe(dim, 2)[1][:, None]).T
+    form = np.zeros((len(weights), 1 + dim, 1 + dim))
+    i, p = np.tril_indices(dim)
+    form[:, 0, 1:] = weights[:, :dim]
+    form[:, 1 + p, 1 + i] += weights[:, dim:]
+    form[:, 1 + i, 1 + p] += weights[:, dim:]
+    form[:, 0, 0] = 2 * weights[:, dim:][:, i == p].sum(axis=1)
+    return Bilinear(form)

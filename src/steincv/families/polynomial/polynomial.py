@@ -10,7 +10,7 @@ from ...runtime.memory import reserve
 from ...runtime.validation import InputError, whole_number
 from ..cost import Cost
 from ..method import Control, Kind, Method, Problem, Training
-from .hermite import Quadratic, degrees, feature_count, hermite_basis, stein_features
+from .hermite import degrees, feature_count, hermite_basis, quadratic_form, stein_features
 from .ridge import GROWTHS, RidgeFit, judged_every, ridge, ridge_of_moments
 from .slow import OBJECTIVES, fit_slow, systems_solved
 
@@ -122,8 +122,8 @@ class Polynomial(Method):
             return -(_features(z, s, self.degree, parts) @ fit.coefficients)
 
         info = {"features": features, "draws": n, "penalty": fit.penalty.tolist(), "growth": fit.growth.tolist()}
-        quick = Quadratic.of(-fit.coefficients, dim) if (self.degree, parts) == (2, 1) else None
-        return Control(evaluate, info, quick=quick)
+        form = quadratic_form(-fit.coefficients, dim) if (self.degree, parts) == (2, 1) else None
+        return Control(evaluate, info, form=form)
 
     def _fit_in_tiles(self, z: np.ndarray, s: np.ndarray, y: np.ndarray, parts: int) -> RidgeFit:
         """The same from sums over tiles of draws: its memory does not grow with them."""
