@@ -8,8 +8,8 @@ import pytest
 import steincv as scv
 from steincv.samples import source as limits
 from steincv.samples.files import read_samples
-from steincv.samples.opening import open_source
 from steincv.samples.source import MemorySource, TileLimits
+from steincv.samples.streamed import open_source
 from steincv.stein.coordinates import Standardise
 
 h5py = pytest.importorskip("h5py")

@@ -10,26 +10,23 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .families.auto import Auto
-from .families.large import fit_spaced, fitting_step
-from .families.method import CrossFit, Method, Simpler
+from .families.method import CrossFit, Method, Simpler, fit_spaced, fitting_step
 from .families.points import gather
-from .judging.deviation import Targets, block_deviation, deviation
 from .judging.diagnostics import stein_status, value_status
 from .judging.error_bars import Average, average, load_array_stats_beside
 from .judging.gain import widened_ratio
 from .judging.passing import Choice, Passed, out_of_fold, pass_over
-from .judging.series import Series
+from .judging.series import Series, Targets, block_deviation, deviation
 from .judging.status import Status
 from .judging.verdict import gain_limit, verdict
 from .judging.weighted import Weights
 from .result import Estimate
 from .runtime.validation import InputError, whole_number
 from .runtime.workers import Team, workers
-from .samples.functions import Functions
 from .samples.samples import Samples
 from .samples.source import MemorySource, Source
 from .samples.streamed import Streamed
-from .samples.values import Values, by_name, values_of
+from .samples.values import Functions, Values, by_name, values_of
 from .stein.coordinates import Standardise, check_standard
 from .stein.folds import Fold, held_out, make_folds, stretches
 

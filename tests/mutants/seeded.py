@@ -171,7 +171,7 @@ BUGS = (
     ),
     Bug(
         "delta method without its factor 2",
-        "judging/deviation.py",
+        "judging/series.py",
         "draws = sd + (v - v.mean(axis=(0, 1))) / (2 * sd)",
         "draws = sd + (v - v.mean(axis=(0, 1))) / sd",
         ("tests/test_estimate.py", "-k", "delta_method"),

@@ -10,15 +10,14 @@ from jaxtyping import Float
 
 from ..runtime.threads import side_by_side
 from ..runtime.validation import InputError
-from ..samples.functions import Functions
 from ..samples.samples import Samples
 from ..samples.source import Source, Tile
+from ..samples.values import Functions
 from ..stein.coordinates import Evaluator, Standardise
 from ..stein.folds import Stretch
-from .deviation import Targets
 from .diagnostics import moved_scores, rhat_limit, status_of_stein_means, status_of_values, value_status
 from .error_bars import Average, average
-from .series import Blocks, Reduced, Series, Tails
+from .series import Blocks, Reduced, Series, Tails, Targets
 from .status import Status
 
 

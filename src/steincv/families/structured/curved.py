@@ -13,9 +13,7 @@ from ..cost import Cost
 from ..method import Control, Method, Problem
 from ..polynomial.hermite import feature_count, stein_features
 from .cubic_density import SIZES, CubicDensity
-from .directions import Directions
-from .smoother import Smoother
-from .splitting import Split
+from .smoother import Smoother, Split
 
 
 class _Grid(NamedTuple):
@@ -195,3 +193,32 @@ class _Model:
             if left[ridges[o], linear[o]] > (1 - 2 / np.sqrt(len(y))) * (y[:, o] - s @ w).var():
                 ridges[o], linear[o] = GRID.none, 1.0
         return ridges, linear
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """u = z B' of mean square one, and scores s A: `to` is B' and `back` is A, with BA = 1."""
+
+    to: Float[np.ndarray, "dim k"]
+    back: Float[np.ndarray, "dim k"]
+
+    @classmethod
+    def of(cls, z: np.ndarray, s: np.ndarray, gradient: np.ndarray, left: np.ndarray, most: int) -> "Directions":
+        """Choose directions for one output with this linear fit and these residuals.
+
+        The first is that of the linear fit, along which f changes most. The others are the leading eigenvectors of the
+        matrix of covariances between the residuals and all pair features.
+        """
+        dim = z.shape[1]
+        pairs = (z * left[:, None]).T @ s
+        values, vectors = np.linalg.eigh(pairs + pairs.T)
+        order = np.argsort(-np.abs(values), kind="stable")[: max(0, min(most, dim) - 1)]
+        length = np.linalg.norm(gradient)
+        first = gradient / length if length > 0 else vectors[:, -1]
+        basis = np.linalg.qr(np.column_stack([first, vectors[:, order]]))[0]
+        u = z @ basis
+        factor = np.linalg.cholesky(u.T @ u / len(u) + 1e-12 * np.eye(basis.shape[1]))
+        return cls(basis @ np.linalg.inv(factor).T, basis @ factor)
+
+    def __call__(self, z: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return z @ self.to, s @ self.back

@@ -18,7 +18,7 @@ from ...runtime.validation import whole_number
 from ..cost import Cost
 from ..method import Control, Method, Problem
 from .screening import SINGLE, Screen, Terms
-from .splitting import Split
+from .smoother import Split
 
 
 class _Grid(NamedTuple):
