@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int
 
-from steincv.runtime.arrays import StrPath, read_arrays
-from steincv.runtime.validation import InputError
+from steincv.runtime.arrays import read_arrays
+from steincv.runtime.validation import InputError, StrPath
 
 from .idx import read_idx
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from steincv.runtime.arrays import reading
-from steincv.runtime.validation import InputError
+from steincv.runtime.validation import InputError, reading
 
 # The whole of MNIST is 47 MB of pixels; nothing here is larger than ten times that.
 MOST_BYTES = 500 << 20

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..runtime.arrays import StrPath, read_arrays, reading, whole_file
-from ..runtime.validation import InputError
+from ..runtime.arrays import read_arrays, whole_file
+from ..runtime.validation import InputError, StrPath, reading
 from ..samples.samples import Samples
 from ..stein.coordinates import check_standard
 from ..stein.learned.coordinates import LearnedCoordinates, learned_coordinates

@@ -1,6 +1,11 @@
 """What is said of input that cannot be used, and checks that every room needs."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral
+
+StrPath = str | os.PathLike[str]
 
 
 class InputError(ValueError):
@@ -12,3 +17,19 @@ def whole_number(name: str, value: object, low: int) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
         raise InputError(f"`{name}` must be a whole number of at least {low}, got {value!r}.")
     return int(value)
+
+
+@contextmanager
+def reading(path: StrPath) -> Iterator[None]:
+    """Whatever goes wrong in reading `path`, as an `InputError` of one line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file.") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{path}: is a folder, not a file.") from error
+    except Exception as error:  # zipfile and json alone have a dozen ways to fail on damaged bytes
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(f"{path}: cannot be read, the file is damaged ({reason}).") from error

@@ -9,8 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from ..runtime.arrays import reading
-from ..runtime.validation import InputError
+from ..runtime.validation import InputError, reading
 from .gate.hdf5 import DEFLATE, FLETCHER32, SHUFFLE, read_texts, refuse_untrusted_hdf5, text_records
 from .variables import GATE, Group, Packing, Variable, from_chunks, occupied, refuse_claims, refuse_conflicts
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
-from ..runtime.arrays import StrPath, reading
-from ..runtime.validation import InputError
+from ..runtime.validation import InputError, StrPath, reading
 from .files import DRAWS, NETCDF, SCORES, Groups, Kept, along, coordinate_names, open_groups, refuse_no_numbers
 from .source import FileSource, Labels, Source
 from .variables import Group, Labelled, Variable, in_group, named, refuse_claims, rest

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple, Union
 
 import numpy as np
 
-from ..runtime.arrays import LIMITS, StrPath
+from ..runtime.arrays import LIMITS
 from ..runtime.memory import GIB
-from ..runtime.validation import InputError
+from ..runtime.validation import InputError, StrPath
 
 if TYPE_CHECKING:
     import xarray

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.arrays import reading
-from ..runtime.validation import InputError
+from ..runtime.validation import InputError, reading
 from .codecs import Codec, Damaged, decoded
 from .gate.zarr import Folder, refuse_untrusted_zarr
 from .variables import Group, Packing, Variable, from_chunks, refuse_claims, refuse_conflicts
