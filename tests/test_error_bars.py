@@ -6,7 +6,7 @@ import scipy.stats
 
 import steincv as scv
 from steincv.judging.error_bars import Average, average, effective_draws, split_rhat, tail_index
-from steincv.runtime.units import unit_range
+from steincv.samples.samples import unit_range
 
 
 def autoregressive(rng, correlation, chains, draws, outputs):

@@ -7,7 +7,7 @@ import pytest
 
 import steincv as scv
 from steincv.families.method import Problem
-from steincv.families.polynomial.hermite import stein_features
+from steincv.families.polynomial.polynomial import stein_features
 from steincv.families.structured.cubic_density import CubicDensity
 from steincv.families.structured.curved import Curved, Directions
 from steincv.families.structured.screening import Screen, Terms

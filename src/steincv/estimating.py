@@ -21,8 +21,8 @@ from .judging.status import Status
 from .judging.verdict import gain_limit, verdict
 from .judging.weighted import Weights
 from .result import Estimate
+from .runtime.threads import Team, workers
 from .runtime.validation import InputError, whole_number
-from .runtime.workers import Team, workers
 from .samples.samples import Samples
 from .samples.source import MemorySource, Source
 from .samples.streamed import Streamed
@@ -121,7 +121,7 @@ def estimate(
     values = values_of(f, samples)
     check_standard(samples)  # before any fold is looked at: what cannot be used is named by its place among all draws
     points = gather(samples, f, values.array, orbits, coordinates, plan, seed)
-    weights = Weights.of(samples, plan)
+    weights = None if samples.log_weights is None else Weights.of(samples, plan)
     only_draws = points.values is values.array and weights is None
     step = 1
     if only_draws and cross_fit and type(method).cross_fit is Method.cross_fit:

@@ -29,7 +29,7 @@ BUGS = (
     ),
     Bug(
         "divergence dropped, polynomials",
-        "families/polynomial/hermite.py",
+        "families/polynomial/polynomial.py",
         "child_stein[at + rows] += power * (2 * before[lower] - stein_before[lower])",
         "child_stein[at + rows] -= power * stein_before[lower]",
         ("tests/test_polynomial.py",),

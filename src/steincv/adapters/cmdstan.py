@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..runtime.memory import reserve
-from ..runtime.validation import InputError, StrPath, reading
+from ..runtime.validation import InputError, StrPath, reading, reserve
 from ..samples.samples import Parameters, Samples
 from . import stan_names
 from .foreign import foreign

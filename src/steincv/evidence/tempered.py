@@ -8,9 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from ..judging.error_bars import effective_draws, split_rhat
-from ..runtime.units import unit_range
 from ..runtime.validation import InputError
-from ..samples.samples import Samples
+from ..samples.samples import Samples, unit_range
 from .ladder import rung_name
 from .power_posterior import PowerPosterior
 

@@ -17,9 +17,8 @@ from jaxtyping import Float
 
 from ..runtime.checkpoint import Checkpoint, Run
 from ..runtime.compile_cache import compile_cache
-from ..runtime.memory import reserve
 from ..runtime.progress import bar
-from ..runtime.validation import InputError, StrPath, whole_number
+from ..runtime.validation import InputError, StrPath, reserve, whole_number
 from .ladder import check_temperatures, rung_name, temperature_ladder
 from .moves import KERNELS, RANDOM_WALK, Point, at, first_step, fresh, mover
 from .power_posterior import PowerPosterior

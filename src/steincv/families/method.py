@@ -11,17 +11,16 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..runtime.threads import blas_threads, side_by_side
+from ..runtime.threads import Arrays, Team, blas_threads, side_by_side, team
 from ..runtime.validation import InputError, whole_number
-from ..runtime.workers import Arrays, Team, team
 from ..samples.samples import Samples
 from ..stein.coordinates import Coordinates, Standardise
 from ..stein.folds import Block, Fold, fewest_fitted
 from ..stein.learned.coordinates import LearnedCoordinates, SideBySide, learned_coordinates
-from .cost import Cost
 from .problem import (
     SIZES,
     Control as Control,
+    Cost,
     CrossFit as CrossFit,
     Fitted as Fitted,
     FoldProblem as FoldProblem,

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.special
 
-from ..runtime.units import unit_range
-from ..samples.samples import Samples
+from ..samples.samples import Samples, unit_range
 from ..stein.coordinates import TILE, Standardise
 from .error_bars import (
     FREEDOM,

@@ -17,8 +17,8 @@ import numpy as np
 import scipy.special
 from jaxtyping import Float
 
-from ..runtime.units import unit_range
 from ..runtime.validation import InputError
+from ..samples.samples import unit_range
 
 if TYPE_CHECKING:
     from arviz_stats.base.array import BaseArray

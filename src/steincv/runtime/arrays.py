@@ -12,8 +12,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from .memory import reserve
-from .validation import InputError, StrPath, reading
+from .validation import InputError, StrPath, reading, reserve
 
 
 class FileLimits(NamedTuple):

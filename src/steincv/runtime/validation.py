@@ -1,6 +1,7 @@
-"""What is said of input that cannot be used, and checks that every room needs."""
+"""What every room does before it works: checks of input and of memory. It imports nothing heavy, for the command line."""
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral
@@ -33,3 +34,25 @@ def reading(path: StrPath) -> Iterator[None]:
     except Exception as error:  # zipfile and json alone have a dozen ways to fail on damaged bytes
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(f"{path}: cannot be read, the file is damaged ({reason}).") from error
+
+
+GIB = 2**30
+
+
+def available_memory() -> int:
+    """Bytes that can be taken now without swapping, as far as the system tells."""
+    if sys.platform == "linux":
+        with open("/proc/meminfo") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def reserve(what: str, needed: float, remedy: str) -> None:
+    """Refuse to start work whose predicted peak of `needed` bytes is more than there is."""
+    free = available_memory()
+    if needed > 0.9 * free:
+        raise InputError(
+            f"{what} needs about {needed / GIB:.3g} GiB of memory but only {free / GIB:.3g} GiB are free. {remedy}"
+        )

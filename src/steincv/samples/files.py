@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..runtime.arrays import read_arrays
-from ..runtime.memory import reserve
-from ..runtime.validation import InputError, StrPath, reading
+from ..runtime.validation import InputError, StrPath, reading, reserve
 from .samples import Parameters, Samples
 from .variables import Group, Labelled, Variable, in_group, in_memory, labels, named, refuse_claims, rest
 

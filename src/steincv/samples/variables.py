@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Union
 import numpy as np
 
 from ..runtime.arrays import LIMITS
-from ..runtime.memory import GIB
-from ..runtime.validation import InputError, StrPath
+from ..runtime.validation import GIB, InputError, StrPath
 
 if TYPE_CHECKING:
     import xarray

@@ -7,11 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ...runtime.memory import reserve
-from ...runtime.validation import whole_number
-from ..cost import Cost
+from ...runtime.validation import reserve, whole_number
 from ..method import Control, Method, Problem
-from ..polynomial.hermite import feature_count, stein_features
+from ..polynomial.polynomial import feature_count, stein_features
+from ..problem import Cost
 from .cubic_density import SIZES, CubicDensity
 from .smoother import Smoother, Split
 
