@@ -1,4 +1,4 @@
-"""What every room does before it works: checks of input and of memory. It imports nothing heavy, for the command line."""
+"""What every room does before it works: checks of input and of memory. It imports little, for the command line."""
 
 import os
 import sys
