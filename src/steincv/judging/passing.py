@@ -13,7 +13,7 @@ from ..runtime.validation import InputError
 from ..samples.samples import Samples
 from ..samples.source import Source, Tile
 from ..samples.values import Functions
-from ..stein.coordinates import Evaluator, Standardise
+from ..stein.coordinates import Bilinear, Evaluator, Standardise
 from ..stein.folds import Stretch
 from .diagnostics import moved_scores, rhat_limit, status_of_stein_means, status_of_values, value_status
 from .error_bars import Average, average
@@ -38,7 +38,7 @@ SIZES = Sizes()
 
 
 class Choice(NamedTuple):
-    """A g of every fold, and the variance of what is averaged with it."""
+    """A g of every fold, and the variance of what is averaged with it, as far as the draws fitted on know it."""
 
     controls: Sequence[Evaluator]
     variance: Float[np.ndarray, " column"]
@@ -131,10 +131,11 @@ def pass_over(
     center = targets.columns(start)[0, 0]
     blocks = Blocks.of(chains, draws, (1 + len(choices)) * len(center) + 2 * dim + 1)
     plain, stein = Series(blocks, chains, center), Series(blocks, chains, np.zeros(2 * dim + 1))
+    forms = [_forms(one.controls, standardise) for one in choices]
     controlled = [
-        Series(blocks, chains, targets.columns(start + one.controls[0](at))[0, 0], one.variance) for one in choices
+        Series(blocks, chains, targets.columns(start + one.controls[0](at))[0, 0], one.variance if form else None)
+        for one, form in zip(choices, forms, strict=True)
     ]
-    forms = [[control.form(standardise) for control in one.controls] for one in choices]
     tails = Tails(start.shape[-1], chains * draws)
     length = max(1, min(SIZES.piece, blocks.size * max(1, SIZES.products // (1 + dim) ** 2)))
 
@@ -146,8 +147,9 @@ def pass_over(
             products = standardise.products(samples, blocks.parts(piece.start, len(mine))[1])
             count, better = products[:, 0, :1], []
             for one, choice, form in zip(controlled, choices, forms, strict=True):
-                if (fold := form[piece.fold]) is not None:
-                    sums = own.sums + targets.change(fold.sums(products)) - count * (one.center - center)
+                if form:
+                    g = targets.change(form[piece.fold].sums(products))
+                    sums = own.sums + g - count * (one.center - center)
                     better.append(Reduced(own.chain, own.first, sums))
                 else:
                     found = targets.columns(mine + choice.controls[piece.fold](samples)[0])
@@ -167,6 +169,12 @@ def pass_over(
             for one, part in zip((plain, *controlled, stein), parts, strict=True):
                 one.add(part)
     return Passed(values.labels, values.shape, blocks, plain, controlled, stein, tails, standardise)
+
+
+def _forms(controls: Sequence[Evaluator], scaled: Standardise) -> list[Bilinear]:
+    """Return the forms of all folds, or none."""
+    forms = [form for control in controls if (form := control.form(scaled)) is not None]
+    return forms if len(forms) == len(controls) else []
 
 
 def _stein_columns(z: np.ndarray, s: np.ndarray) -> np.ndarray:

@@ -115,8 +115,8 @@ class Directions:
     r"""Few directions for one output: u = z B' of mean square one, and scores s A; `to` is B' and `back` is A.
 
     With BA = 1 a field $\Phi(z) = A\,\varphi(Bz)$ is valid whatever else z does. Its g is
-    $\nabla\cdot\varphi(u) + \varphi(u)\cdot A^T s$ with $u = Bz$: that of $\varphi$ on the problem of u and $A^T s$. The
-    latter is not the score of u alone, and need not be.
+    $\nabla\cdot\varphi(u) + \varphi(u)\cdot A^T s$ with $u = Bz$: that of $\varphi$ on the problem of u and
+    $A^T s$. The latter is not the score of u alone, and need not be.
     """
 
     to: Float[np.ndarray, "dim k"]
