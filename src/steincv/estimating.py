@@ -16,7 +16,7 @@ from .judging.diagnostics import stein_status, value_status
 from .judging.error_bars import Average, average, load_array_stats_beside
 from .judging.gain import widened_ratio
 from .judging.passing import Choice, Passed, out_of_fold, pass_over
-from .judging.series import Series, Targets, block_deviation, deviation
+from .judging.series import Series, block_deviation, deviation
 from .judging.status import Status
 from .judging.verdict import gain_limit, verdict
 from .judging.weighted import Weights
@@ -26,7 +26,7 @@ from .runtime.validation import InputError, whole_number
 from .samples.samples import Samples
 from .samples.source import MemorySource, Source
 from .samples.streamed import Streamed
-from .samples.values import Functions, Values, by_name, values_of
+from .samples.values import Functions, Targets, Values, by_name, values_of
 from .stein.coordinates import Standardise, check_standard
 from .stein.folds import Fold, held_out, make_folds, stretches
 

@@ -12,12 +12,12 @@ from ..runtime.threads import side_by_side
 from ..runtime.validation import InputError
 from ..samples.samples import Samples
 from ..samples.source import Source, Tile
-from ..samples.values import Functions
+from ..samples.values import Functions, Targets
 from ..stein.coordinates import Bilinear, Evaluator, Standardise
 from ..stein.folds import Stretch
 from .diagnostics import moved_scores, rhat_limit, status_of_stein_means, status_of_values, value_status
 from .error_bars import Average, average
-from .series import Blocks, Reduced, Series, Tails, Targets
+from .series import Blocks, Reduced, Series, Tails
 from .status import Status
 
 

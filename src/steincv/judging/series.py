@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from ..samples.values import Unit
 from .error_bars import Average, array_stats, average, most_effective_draws
 
 
@@ -208,53 +209,6 @@ def _tail_index_of(high: np.ndarray, low: np.ndarray, draws: int) -> float:
 
 
 # Standard deviations -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Unit:
-    """f about its plain mean, in [-1, 1]: a raw second moment loses the digits that matter, or overflows."""
-
-    center: np.ndarray
-    scale: np.ndarray
-
-    @classmethod
-    def of(cls, array: np.ndarray) -> "Unit":
-        center = array.mean(axis=(0, 1))
-        largest = np.abs(array - center).max(axis=(0, 1))
-        return cls(center, np.where(largest > 0, largest, 1.0))
-
-    def __call__(self, array: np.ndarray) -> np.ndarray:
-        return (array - self.center) / self.scale
-
-
-@dataclass(frozen=True, eq=False)
-class Targets:
-    """The functions that are controlled: f, and its square about the mean where a standard deviation is asked for."""
-
-    unit: Unit | None
-
-    @classmethod
-    def of(cls, array: np.ndarray, sd: bool) -> "Targets":
-        return cls(Unit.of(array) if sd else None)
-
-    def __call__(self, array: np.ndarray) -> np.ndarray:
-        return array if self.unit is None else np.concatenate([array, self.unit(array) ** 2], axis=-1)
-
-    def columns(self, targets: np.ndarray) -> np.ndarray:
-        """Return what is averaged: the targets, and sums by whose variance that of any combination of both is known."""
-        if self.unit is None:
-            return targets
-        first, second = np.split(targets, 2, axis=-1)
-        return np.concatenate([targets, self.unit(first) + second], axis=-1)
-
-    def change(self, sums: np.ndarray) -> np.ndarray:
-        """Return by how much sums of `columns` change where these sums are added to those of the targets."""
-        return sums if self.unit is None else self.columns(sums) - self.columns(np.zeros_like(sums))
-
-    def variance(self, targets: np.ndarray) -> np.ndarray:
-        """Return the variance of `columns` at some draws."""
-        with np.errstate(over="ignore"):
-            return self.columns(targets).var(axis=(0, 1), ddof=1)
 
 
 def deviation(unit: Unit, targets: np.ndarray, outputs: int) -> np.ndarray:
