@@ -91,6 +91,12 @@ def stein_labels(dim: int) -> tuple[str, ...]:
     return (*kinds, "z . s + dim", "steps (the scores fit the draw before)", "steps (the scores fit the draw after)")
 
 
+def stein_columns(z: np.ndarray, s: np.ndarray) -> np.ndarray:
+    r"""Return $s_i$, $z_i s_i + 1$ and the sum of the latter at every draw."""
+    product = z * s + 1
+    return np.concatenate([s, product, product.sum(axis=1, keepdims=True)], axis=1)
+
+
 def _stein_means(samples: Samples, standardise: Standardise, beyond: float | None) -> Average:
     r"""Means of $s_i$, of $z_i s_i + 1$ and of the sum of the latter.
 
@@ -98,12 +104,8 @@ def _stein_means(samples: Samples, standardise: Standardise, beyond: float | Non
     zero; the others have the largest that there is.
     """
 
-    def columns(z: np.ndarray, s: np.ndarray) -> np.ndarray:
-        product = z * s + 1
-        return np.concatenate([s, product, product.sum(axis=1, keepdims=True)], axis=1)
-
     def series(which: np.ndarray) -> np.ndarray:
-        parts = [columns(z, s)[:, which] for _, z, s in standardise.tiles(samples)]
+        parts = [stein_columns(z, s)[:, which] for _, z, s in standardise.tiles(samples)]
         return np.concatenate(parts).reshape(*samples.draws.shape[:2], -1)
 
     count = 2 * samples.dim + 1
@@ -111,7 +113,7 @@ def _stein_means(samples: Samples, standardise: Standardise, beyond: float | Non
         return average(series(np.arange(count)), tails=False)
     mean, square = np.zeros(count), np.zeros(count)
     for _, z, s in standardise.tiles(samples):
-        tile = columns(z, s)
+        tile = stein_columns(z, s)
         mean += tile.sum(axis=0) / samples.size
         square += (tile**2).sum(axis=0) / samples.size
     ess = np.full(count, most_effective_draws(samples.size))

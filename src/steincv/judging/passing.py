@@ -15,7 +15,7 @@ from ..samples.source import Source, Tile
 from ..samples.values import Functions, Targets
 from ..stein.coordinates import Bilinear, Evaluator, Standardise
 from ..stein.folds import Stretch
-from .diagnostics import moved_scores, rhat_limit, status_of_stein_means, status_of_values, value_status
+from .diagnostics import moved_scores, rhat_limit, status_of_stein_means, status_of_values, stein_columns, value_status
 from .error_bars import Average, average
 from .series import Blocks, Reduced, Series, Tails
 from .status import Status
@@ -106,7 +106,7 @@ class Passed:
         """Return an alarm if any Stein mean is too far from zero for correct input."""
         tile = source.rows(np.arange(min(SIZES.head, source.shape[1], source.step)))
         head = Samples.trusted(tile.draws, tile.scores, source.names)
-        variance = _stein_columns(*self.standardise(head)).var(axis=0)
+        variance = stein_columns(*self.standardise(head)).var(axis=0)
         found = average(self.stein.means())
         found = Average(found.mean, found.standard_error, self.stein.effective(variance, found), found.error_ess)
         scale = np.abs(tile.draws - tile.draws[0, 0]).max(axis=(0, 1))  # its size is enough
@@ -175,14 +175,3 @@ def _forms(controls: Sequence[Evaluator], scaled: Standardise) -> list[Bilinear]
     """Return the forms of all folds, or none."""
     forms = [form for control in controls if (form := control.form(scaled)) is not None]
     return forms if len(forms) == len(controls) else []
-
-
-def _stein_columns(z: np.ndarray, s: np.ndarray) -> np.ndarray:
-    r"""Return $s_i$, $z_i s_i + 1$ and the sum of the latter at every draw."""
-    dim = z.shape[1]
-    found = np.empty((len(z), 2 * dim + 1))
-    found[:, :dim] = s
-    np.multiply(z, s, out=found[:, dim:-1])
-    found[:, dim:-1] += 1
-    np.sum(found[:, dim:-1], axis=1, out=found[:, -1])
-    return found

@@ -18,6 +18,7 @@ from ..stein.learned.coordinates import LearnedCoordinates, learned_coordinates
 from ..stein.learned.layers import Affine, Bend, Couple, Layer
 from ..stein.learned.learned import REQUIREMENTS, Fisher, Group, Learned, affine_divergence
 from .clean import clean
+from .text import aligned
 
 if TYPE_CHECKING:
     import pandas
@@ -167,7 +168,7 @@ class Geometry:
 
     def __repr__(self) -> str:
         rows = self._rows()
-        lines = _aligned([HEADER, *rows[: WORDS.rows]]) if rows else []
+        lines = aligned([HEADER, *rows[: WORDS.rows]], range(3, len(HEADER))) if rows else []
         more = [f"... and {len(rows) - WORDS.rows} more; summary() has them all."] if len(rows) > WORDS.rows else []
         return "\n".join([*lines, *more, *self.sentences()])
 
@@ -243,20 +244,6 @@ def blocks(names: Sequence[str]) -> list[tuple[str, list[str]]]:
 def _digits(number: float) -> str:
     """Return two significant digits: `1.0`, `0.014`, `-0.50`."""
     return f"{number:#.2g}".rstrip(".")
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return columns of equal width; words to the left, numbers to the right."""
-    from rich.cells import cell_len
-
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            " " * (width - cell_len(cell)) + cell if i >= 3 else cell + " " * (width - cell_len(cell))
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 FORMAT, VERSION = "steincv.Geometry", 1

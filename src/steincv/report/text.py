@@ -6,7 +6,7 @@ never sees a label as markup.
 
 import html
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,18 +104,18 @@ def _shown(estimate: Estimate) -> tuple[list[tuple[tuple[str, ...], tuple[Status
 def table(estimate: Estimate) -> str:
     """Return plain and controlled means side by side, each rounded by its own error."""
     rows, note = _shown(estimate)
-    lines = _aligned([HEADER, *(cells for cells, _ in rows)])
+    last = len(HEADER) if any(cells[-1] for cells, _ in rows) else -1  # no empty status column
+    lines = aligned([row[:last] for row in (HEADER, *(cells for cells, _ in rows))], range(1, 4))
     return "\n".join([*lines, note] if note else lines)
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return columns of equal width as the terminal counts it; numbers to the right, words to the left."""
-    rows = [row if any(r[-1] for r in rows[1:]) else row[:-1] for row in rows]  # no empty status column
+def aligned(rows: Sequence[Sequence[str]], right: Container[int]) -> list[str]:
+    """Return columns of equal width as the terminal counts it, the columns `right` aligned to the right."""
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
         padded = [
-            " " * (width - cell_len(cell)) + cell if 1 <= i <= 3 else cell + " " * (width - cell_len(cell))
+            " " * (width - cell_len(cell)) + cell if i in right else cell + " " * (width - cell_len(cell))
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(padded).rstrip())
