@@ -111,17 +111,18 @@ def _fill(out: np.ndarray, z: np.ndarray, s: np.ndarray, steps: list, norms: np.
     n, start = z.shape[1], 0
     he, before = np.ones((1, n)), np.empty((0, n))
     stein, stein_before = np.zeros((1, n)), np.empty((0, n))
-    for blocks in steps:
-        size = sum(block[1] for block in blocks)
-        child, child_stein = np.empty((size, n)), np.empty((size, n))
+    for k, blocks in enumerate(steps, start=1):
+        size, parents = sum(block[1] for block in blocks), k < len(steps)
+        child, child_stein = np.empty((size if parents else 0, n)), np.empty((size, n))
         at = 0
         for i, count, rows, lower, power in blocks:
             here = slice(at, at + count)
-            np.multiply(he[:count], z[i], out=child[here])
             np.multiply(stein[:count], z[i], out=child_stein[here])
             child_stein[here] += he[:count] * s[i]
-            if len(rows):
+            if parents:
+                np.multiply(he[:count], z[i], out=child[here])
                 child[at + rows] -= power * before[lower]
+            if len(rows):
                 child_stein[at + rows] += power * (2 * before[lower] - stein_before[lower])
             at += count
         out[:, start : start + size] = (child_stein * norms[start : start + size, None]).T
