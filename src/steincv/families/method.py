@@ -15,7 +15,7 @@ from ..runtime.threads import Arrays, Team, blas_threads, side_by_side, team
 from ..runtime.validation import InputError, whole_number
 from ..samples.samples import Samples
 from ..stein.coordinates import Coordinates, Standardise
-from ..stein.folds import Block, Fold, fewest_fitted
+from ..stein.folds import Block, Fold, fewest_fitted, make_folds
 from ..stein.learned.coordinates import LearnedCoordinates, SideBySide, learned_coordinates
 from .problem import (
     SIZES,
@@ -353,26 +353,28 @@ class LargeSamples(NamedTuple):
 LARGE = LargeSamples()
 
 
-def fitting_step(shape: tuple[int, ...], outputs: int, folds: int | None, gap: int) -> int:
-    """Return the step at which draws `(chain, draw, dim)` are fitted on: 1 where all of them are."""
-    chains, draws, dim = shape
-    held = max(LARGE.bytes // (8 * (2 * dim + outputs)), LARGE.per_dimension * dim)
-    # a wide gap may leave few draws to some fold: it is then to look at most of them
-    wanted = min(chains * draws, 4 * fewest_fitted(chains, draws, folds, gap))
-    return max(1, wanted // LARGE.draws, chains * draws // held)
+class Spaced(NamedTuple):
+    """A method that is fitted to evenly spaced draws of a large sample, and keeps g of every fold as a function."""
 
+    method: Method
+    folds: int | None
+    gap: int
+    seed: int
+    coordinates: str
 
-def fit_spaced(
-    method: Method,
-    samples: Samples,
-    targets: Float[np.ndarray, "chain draw out"],
-    folds: Sequence[Fold],
-    seed: int,
-    coordinates: str,
-) -> CrossFit:
-    """Return a fit on these draws that keeps g of every fold as a function."""
-    data = (samples.draws, samples.scores, targets, tuple(folds), samples.names, seed, len(samples.draws))
-    fit = method.across(Training(*data, coordinates, keep=True))
-    if len(fit.fitted) != len(folds):
-        raise InputError(f"{method} cannot be evaluated at draws it was not given. Use fewer draws.")
-    return fit
+    def step(self, shape: tuple[int, ...], outputs: int) -> int:
+        """Return the step at which draws `(chain, draw, dim)` are fitted on: 1 where all of them are."""
+        chains, draws, dim = shape
+        held = max(LARGE.bytes // (8 * (2 * dim + outputs)), LARGE.per_dimension * dim)
+        # a wide gap may leave few draws to some fold: it is then to look at most of them
+        wanted = min(chains * draws, 4 * fewest_fitted(chains, draws, self.folds, self.gap))
+        return max(1, wanted // LARGE.draws, chains * draws // held)
+
+    def fit(self, samples: Samples, targets: np.ndarray, draws: int, step: int) -> CrossFit:
+        """Return a fit on every `step`-th of so many draws per chain, which the samples are."""
+        folds = tuple(make_folds(len(samples.draws), draws, self.folds, self.gap, step))
+        data = (samples.draws, samples.scores, targets, folds, samples.names, self.seed, len(samples.draws))
+        fit = self.method.across(Training(*data, self.coordinates, keep=True))
+        if len(fit.fitted) != len(folds):
+            raise InputError(f"{self.method} cannot be evaluated at draws it was not given. Use fewer draws.")
+        return fit
