@@ -1,4 +1,4 @@
-"""What adapters do with a log density: make it, compare it with what was recorded, take its scores."""
+"""What adapters share: named arrays and trees as columns of one matrix, and log densities with their scores."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

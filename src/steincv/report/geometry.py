@@ -246,6 +246,9 @@ def _digits(number: float) -> str:
     return f"{number:#.2g}".rstrip(".")
 
 
+# Files ---------------------------------------------------------------------------------------------
+
+
 FORMAT, VERSION = "steincv.Geometry", 1
 LAYERS: dict[str, type[Affine] | type[Bend] | type[Couple]] = {"affine": Affine, "bend": Bend, "couple": Couple}
 # Fields that hold places of coordinates, not numbers.

@@ -297,6 +297,9 @@ def _varying(estimate: Estimate) -> np.ndarray:
     return np.array([all(s.code is not Code.CONSTANT for s in found) for found in estimate.status], dtype=bool)
 
 
+# What to cite --------------------------------------------------------------------------------------
+
+
 SOFTWARE = """@software{{steincv,
   title   = {{steincv: control variates from {{Stein}}'s identity for {{MCMC}}}},
   author  = {{{{The steincv developers}}}},

@@ -178,6 +178,9 @@ def stein_table(check: SteinCheck, most: int = 8) -> Table:
     return shown
 
 
+# What the default did besides fitting, one line each -----------------------------------------------
+
+
 class Shown(NamedTuple):
     """Members that are said to be left out, at most, and characters of a reason and of advice."""
 

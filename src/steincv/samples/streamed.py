@@ -1,4 +1,4 @@
-"""Draws that stay in their file, as the user holds them."""
+"""Draws that stay in their file: how one is opened as a source of tiles, and what the user holds of it."""
 
 import os
 from collections.abc import Callable, Mapping
