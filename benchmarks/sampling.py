@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from steincv import Samples
-from steincv.families.polynomial.hermite import feature_count, stein_features
+from steincv.families.polynomial.polynomial import feature_count, stein_features
 from steincv.stein.coordinates import Standardise
 
 ADAPT_CHAINS, ADAPT_STEPS, BURN_IN, TARGET_ACCEPTANCE = 8, 1000, 500, 0.9

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv.report.effort import effort
 from steincv.report.members import methods
 from steincv.report.printing import as_json, show
+from steincv.report.text import effort
 from steincv.samples.log_density import LogDensity
 
 LEFT_OUT = [("Neural()", "would need 25.1 GiB of memory"), ("Sparse(terms=40)", "would take about 90 s per fold")]

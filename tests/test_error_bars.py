@@ -7,7 +7,7 @@ import scipy.stats
 import steincv as scv
 from steincv.judging.chain_statistics import effective_draws, pareto_index, rank_rhat
 from steincv.judging.error_bars import Average, average, split_rhat, tail_index
-from steincv.runtime.units import unit_range
+from steincv.samples.samples import unit_range
 
 
 def autoregressive(rng, correlation, chains, draws, outputs):

@@ -11,7 +11,7 @@ import pytest
 from steincv.families.kernel.control_functional import NormalEquations, control_functional, factorise
 from steincv.families.kernel.kernel import Kernel, _valley
 from steincv.families.kernel.stein_kernels import KERNELS, SteinKernel, radial
-from steincv.families.polynomial.hermite import stein_features
+from steincv.families.polynomial.polynomial import stein_features
 from steincv.runtime.validation import InputError
 from steincv.samples.samples import Samples
 
@@ -307,7 +307,7 @@ def test_huge_scores_are_refused_not_returned_as_nan():
 
 
 def test_memory_is_predicted(monkeypatch):
-    monkeypatch.setattr("steincv.runtime.memory.available_memory", lambda: 10_000_000)
+    monkeypatch.setattr("steincv.runtime.validation.available_memory", lambda: 10_000_000)
     _, samples = gaussian_samples(21, 1, 2000, 2)
     with pytest.raises(InputError, match=r"Use Kernel\(landmarks=1000\)"):
         Kernel().fit(samples, np.ones((1, 2000)))

@@ -10,7 +10,7 @@ import pytest
 from densities import bent_mixture
 
 import steincv as scv
-from steincv.families.polynomial.hermite import Quadratic, degrees, feature_count, stein_features
+from steincv.families.polynomial.polynomial import degrees, feature_count, quadratic_form, stein_features
 from steincv.families.polynomial.ridge import GROWTHS, PENALTIES, ridge
 
 
@@ -69,7 +69,7 @@ def test_features_are_orthonormal_under_a_standard_gaussian():
 def test_tiles_make_no_difference(monkeypatch):
     z, s = np.random.default_rng(1).normal(size=(2, 500, 4))
     whole = stein_features(z, s, 3)
-    monkeypatch.setattr("steincv.families.polynomial.hermite.TILE_ENTRIES", 1)
+    monkeypatch.setattr("steincv.families.polynomial.polynomial.TILE_ENTRIES", 1)
     np.testing.assert_array_equal(stein_features(z, s, 3), whole)
 
 
@@ -159,7 +159,7 @@ def test_many_outputs_are_as_many_single_ones():
 
 
 def test_memory_is_predicted(monkeypatch):
-    monkeypatch.setattr("steincv.runtime.memory.available_memory", lambda: 10_000_000)
+    monkeypatch.setattr("steincv.runtime.validation.available_memory", lambda: 10_000_000)
     samples = bent_mixture(12, 1, 2000, 10)
     with pytest.raises(scv.InputError, match=r"has 285 features and needs about .* GiB .* Use degree=2 or fewer draws"):
         scv.Polynomial(3).fit(samples, samples.draws[..., 0])
@@ -171,4 +171,4 @@ def test_quadratics_without_a_table_are_the_same_combinations(dim):
     z, s = rng.normal(size=(2, 3001, dim))
     coefficients = rng.normal(size=(feature_count(dim, 2), 3))
     expected = stein_features(z, s, 2) @ coefficients
-    np.testing.assert_allclose(Quadratic.of(coefficients, dim)(z, s), expected, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(quadratic_form(coefficients, dim)(z, s), expected, rtol=1e-11, atol=1e-11)

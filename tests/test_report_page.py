@@ -17,9 +17,8 @@ import pytest
 
 import steincv as scv
 from steincv import cli
-from steincv.report.cite import KERNEL, NEURAL, POLYNOMIAL, SOFTWARE, bibtex
 from steincv.report.meaning import MEANINGS
-from steincv.report.page import page
+from steincv.report.page import KERNEL, NEURAL, POLYNOMIAL, SOFTWARE, bibtex, page
 
 ROOT = Path(__file__).parents[1]
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

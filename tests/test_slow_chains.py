@@ -9,7 +9,7 @@ from densities import bent_mixture, mixture_density, mixture_score
 from test_polynomial import hermite, multi_indices
 
 import steincv as scv
-from steincv.families.polynomial.hermite import hermite_basis, stein_features
+from steincv.families.polynomial.polynomial import hermite_basis, stein_features
 from steincv.families.spectral import draws_per_effective, window_sums, windows_of
 from steincv.families.stack import moments
 from steincv.samples.log_density import LogDensity

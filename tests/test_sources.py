@@ -8,9 +8,9 @@ import pytest
 import steincv as scv
 from steincv.samples import source as limits
 from steincv.samples.files import read_samples
-from steincv.samples.opening import open_source
 from steincv.samples.source import MemorySource, TileLimits
-from steincv.stein.coordinates import Standardise
+from steincv.samples.streamed import open_source
+from steincv.stein.coordinates import Bilinear, Standardise
 
 h5py = pytest.importorskip("h5py")
 xarray = pytest.importorskip("xarray")
@@ -285,8 +285,14 @@ def test_stein_sums_are_those_of_the_columns(draws):
     """Three draws of four coordinates are scaled one by one, 400 are whitened."""
     x, s = np.random.default_rng(5).normal(size=(2, 2, draws, 4)) * [1e-6, 1.0, 3.0, 1e6]
     samples = scv.Samples(x, s)
-    standardise, starts = Standardise.of(samples), [0, 1, 2 * draws // 3]
+    standardise, starts = Standardise.of(samples), np.array([0, 1, 2 * draws // 3])
     z, scores = standardise(samples)
     columns = np.column_stack([scores, z * scores + 1, (z * scores + 1).sum(axis=1)])
-    found = standardise.stein_sums(x.reshape(-1, 4), s.reshape(-1, 4), starts)
-    np.testing.assert_allclose(found, np.add.reduceat(columns, starts), rtol=1e-9)
+    chain = scv.Samples(x.reshape(1, -1, 4), s.reshape(1, -1, 4))
+    products = standardise.products(chain, starts)
+    np.testing.assert_allclose(standardise.stein_sums(products), np.add.reduceat(columns, starts), rtol=1e-9)
+    # and of any function of this kind, in the coordinates of other draws
+    own = Standardise.of(scv.Samples(x[:, ::-2], s[:, ::-2]))
+    form = Bilinear(np.random.default_rng(6).normal(size=(2, 5, 5)))
+    found = form.seen_from(standardise, own).sums(products)
+    np.testing.assert_allclose(found, np.add.reduceat(form(*own(chain)), starts), rtol=1e-9, atol=1e-9)

@@ -231,7 +231,7 @@ def test_bombs_are_refused_in_bounded_memory(tmp_path):
 
 
 def test_more_than_memory_is_refused(tmp_path, monkeypatch):
-    from steincv.runtime import memory as _memory
+    from steincv.runtime import validation as _memory
 
     path = npz(tmp_path / "a.npz", draws=npy(np.zeros(1000)))
     monkeypatch.setattr(_memory, "available_memory", lambda: 4000)

@@ -7,14 +7,12 @@ import pytest
 
 import steincv as scv
 from steincv.families.method import Problem
-from steincv.families.polynomial.hermite import stein_features
+from steincv.families.polynomial.polynomial import stein_features
 from steincv.families.structured.cubic_density import CubicDensity
-from steincv.families.structured.curved import Curved
-from steincv.families.structured.directions import Directions
+from steincv.families.structured.curved import Curved, Directions
 from steincv.families.structured.screening import Screen, Terms
-from steincv.families.structured.smoother import Smoother
+from steincv.families.structured.smoother import Smoother, Split
 from steincv.families.structured.sparse import Sparse
-from steincv.families.structured.splitting import Split
 
 METHODS = [Sparse(), Curved()]
 each = pytest.mark.parametrize("method", METHODS, ids=str)

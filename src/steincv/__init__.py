@@ -36,9 +36,8 @@ _HOMES = {
     ".judging.status": ("Code", "Status"),
     ".networks.predictive": ("Predictive", "predictive"),
     ".report.geometry": ("Geometry", "geometry"),
-    ".report.geometry_figure": ("plot_geometry",),
     ".report.net_gain": ("NetGain", "net_gain"),
-    ".report.figures": ("plot_forest", "plot_gain", "plot_stein_check", "plot_trace"),
+    ".report.figures": ("plot_forest", "plot_gain", "plot_geometry", "plot_stein_check", "plot_trace"),
     ".result": ("Estimate",),
     ".runtime.validation": ("InputError",),
     ".samples.samples": ("Samples",),
@@ -85,11 +84,11 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run `__getat
     from .report.figures import (
         plot_forest as plot_forest,
         plot_gain as plot_gain,
+        plot_geometry as plot_geometry,
         plot_stein_check as plot_stein_check,
         plot_trace as plot_trace,
     )
     from .report.geometry import Geometry as Geometry, geometry as geometry
-    from .report.geometry_figure import plot_geometry as plot_geometry
     from .report.net_gain import NetGain as NetGain, net_gain as net_gain
     from .result import Estimate as Estimate
     from .runtime.validation import InputError as InputError

@@ -16,8 +16,8 @@ from .judging.error_bars import Average
 from .judging.quantiles import in_order, plain_quantile, quantile_draws
 from .judging.status import Code, Status
 from .result import Estimate
+from .runtime.threads import Team, workers
 from .runtime.validation import InputError, whole_number
-from .runtime.workers import Team, workers
 from .samples.derivatives import Derivatives
 from .samples.samples import Samples, finite_array
 from .samples.streamed import Streamed

@@ -10,26 +10,23 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .families.auto import Auto
-from .families.large import fit_spaced, fitting_step
-from .families.method import CrossFit, Method, Simpler
+from .families.method import CrossFit, Method, Simpler, Spaced
 from .families.points import gather
-from .judging.deviation import Targets, block_deviation, deviation
 from .judging.diagnostics import stein_status, value_status
 from .judging.error_bars import Average, average
 from .judging.gain import widened_ratio
-from .judging.passing import Passed, out_of_fold, pass_over
-from .judging.series import Series
+from .judging.passing import Choice, Passed, out_of_fold, pass_over
+from .judging.series import Series, block_deviation, deviation
 from .judging.status import Status
 from .judging.verdict import gain_limit, verdict
 from .judging.weighted import Weights
 from .result import Estimate
+from .runtime.threads import Team, workers
 from .runtime.validation import InputError, whole_number
-from .runtime.workers import Team, workers
-from .samples.functions import Functions
 from .samples.samples import Samples
 from .samples.source import MemorySource, Source
 from .samples.streamed import Streamed
-from .samples.values import Values, by_name, values_of
+from .samples.values import Functions, Targets, Values, by_name, values_of
 from .stein.coordinates import Standardise, check_standard
 from .stein.folds import Fold, held_out, make_folds, stretches
 
@@ -93,6 +90,7 @@ def estimate(
         raise InputError(f'`coordinates` must be "auto", "affine" or "learned", got {coordinates!r}.')
     stats, levels = _stats(stat)
     seed = whole_number("seed", seed, 0)
+    spaced = Spaced(method, folds, gap, seed, coordinates)
     if isinstance(samples, Streamed):
         for name, given in {"cross_fit": not cross_fit, "executor": executor is not None}.items():
             if given:
@@ -102,11 +100,12 @@ def estimate(
         source = samples.source
         enough(f"{source.where} holds", *source.shape[:2])
         functions = Functions.of(f, source)
-        step = fitting_step(source.shape, functions.outputs(source), folds, whole_number("gap", gap, 0))
+        whole_number("gap", gap, 0)
+        step = spaced.step(source.shape, functions.outputs(source))
         if step > 1 and levels:
             raise InputError("quantiles are not for so many draws in a file. Read some of them into steincv.Samples.")
         if step > 1:
-            return _from_file(source, functions, step, method, "sd" in stats, seed, folds, gap, coordinates, guard)
+            return _from_file(source, functions, spaced, step, "sd" in stats, guard)
         whole = source.every(1, functions.names)
         samples, f = Samples(whole.draws, whole.scores, source.names), functions.in_memory(whole)
     chains, draws, _ = samples.draws.shape
@@ -123,17 +122,17 @@ def estimate(
     values = values_of(f, samples)
     check_standard(samples)  # before any fold is looked at: what cannot be used is named by its place among all draws
     points = gather(samples, f, values.array, orbits, coordinates, plan, seed)
-    weights = Weights.of(samples, plan)
+    weights = None if samples.log_weights is None else Weights.of(samples, plan)
     only_draws = points.values is values.array and weights is None
     step = 1
     if only_draws and cross_fit and type(method).cross_fit is Method.cross_fit:
-        step = fitting_step(samples.draws.shape, values.array.shape[-1], folds, gap)
+        step = spaced.step(samples.draws.shape, values.array.shape[-1])
     targets = Targets.of(values.array[:, ::step], "sd" in stats)
     averaged = targets(values.array)
     center = np.zeros(averaged.shape[-1]) if weights is None else weights.mean(averaged)
     with workers(executor) as team:
         if step > 1:
-            fit = _fit_large(samples, averaged, step, method, seed, folds, gap, coordinates)
+            fit = _fit_large(samples, averaged, spaced, step)
         elif only_draws and coordinates == "auto":
             fit = method.cross_fit(samples, averaged, plan, seed=seed)
         else:
@@ -168,54 +167,34 @@ def estimate(
     return with_quantiles(result, Setting(*asked), levels)
 
 
-def _fit_large(
-    samples: Samples,
-    targets: Float[np.ndarray, "chain draw out"],
-    step: int,
-    method: Method,
-    seed: int,
-    folds: int | None,
-    gap: int,
-    coordinates: str,
-) -> CrossFit:
+def _fit_large(samples: Samples, targets: Float[np.ndarray, "chain draw out"], spaced: Spaced, step: int) -> CrossFit:
     """Fit on every so many draws, and return g at all of them."""
     chains, draws, _ = samples.draws.shape
     some = Samples.trusted(samples.draws[:, ::step], samples.scores[:, ::step], samples.names)
-    fit = fit_spaced(method, some, targets[:, ::step], make_folds(chains, draws, folds, gap, step), seed, coordinates)
-    source, parts, outputs = MemorySource.of(samples), stretches(chains, draws, folds), targets.shape[-1]
+    fit = spaced.fit(some, targets[:, ::step], draws, step)
+    source, parts, outputs = MemorySource.of(samples), stretches(chains, draws, spaced.folds), targets.shape[-1]
     g = out_of_fold(source, parts, fit.fitted, outputs)
     simpler = fit.simpler and fit.simpler._replace(g=out_of_fold(source, parts, fit.simpler.fitted, outputs))
     return CrossFit(g, fit.info, simpler)
 
 
-def _from_file(
-    source: Source,
-    functions: Functions,
-    step: int,
-    method: Method,
-    sd: bool,
-    seed: int,
-    folds: int | None,
-    gap: int,
-    coordinates: str,
-    guard: bool,
-) -> Estimate:
+def _from_file(source: Source, functions: Functions, spaced: Spaced, step: int, sd: bool, guard: bool) -> Estimate:
     """Estimate from more draws than are held: fit on every so many, then pass over all of them."""
-    start = time.perf_counter()
+    start, method = time.perf_counter(), spaced.method
     if getattr(method, "checkpoint", None) is not None:
         raise InputError("`checkpoint` is not for draws in a file. Leave it out.")
     chains, draws, _ = source.shape
-    plan = make_folds(chains, draws, folds, gap, step)
     tile = source.every(step, functions.names)
     some, values = Samples.trusted(tile.draws, tile.scores, source.names), functions(tile)
     check_standard(some)
     standardise = Standardise.of(some)
     targets = Targets.of(values.array, sd)
-    fit = fit_spaced(method, some, targets(values.array), plan, seed, coordinates)
-    del tile, some, values  # their memory is wanted for the tiles
-    choices = [fit.fitted, *([] if fit.simpler is None else [fit.simpler.fitted])]
-    parts = stretches(chains, draws, folds)
-    passed = pass_over(source, functions, targets, targets.columns, parts, choices, standardise)
+    averaged = targets(values.array)
+    fit = spaced.fit(some, averaged, draws, step)
+    found = [one for one in (fit, fit.simpler) if one is not None]
+    choices = [Choice(one.fitted, targets.variance(averaged + one.g)) for one in found]
+    del tile, some, values, averaged  # their memory is wanted for the tiles
+    passed = pass_over(source, functions, targets, stretches(chains, draws, spaced.folds), choices, standardise)
     blocks = passed.blocks
     streamed = {"draws": chains * draws, "block": blocks.size, "blocks": blocks.count}
     info = {**fit.info, "seconds": time.perf_counter() - start, "streamed": streamed}
@@ -225,10 +204,10 @@ def _from_file(
     if (unit := targets.unit) is None:
         return result
     status = functools.partial(passed.value_status, slice(outputs, 2 * outputs))
-    plain, *found = (
+    plain, *better = (
         Seen(*block_deviation(unit, series, outputs), status) for series in (passed.plain, *passed.controlled)
     )
-    return result.with_sd(judge(plain, *(one.where(one.finite, plain) for one in found)))
+    return result.with_sd(judge(plain, *(one.where(one.finite, plain) for one in better)))
 
 
 def _seen(series: Series, passed: Passed, which: slice) -> "Seen":

@@ -202,8 +202,7 @@ class Estimate:
 
     def __repr__(self) -> str:
         from .report.clean import clean
-        from .report.effort import effort
-        from .report.text import table
+        from .report.text import effort, table
 
         return "\n".join([table(self), "", self.gained(), *map(clean, self.warnings()), *effort(self.info)])
 

@@ -12,8 +12,7 @@ from jaxtyping import Array
 
 from steincv.families.method import Control, Problem
 from steincv.families.neural.potential_fit import validation_draws
-from steincv.runtime.memory import reserve
-from steincv.runtime.validation import InputError
+from steincv.runtime.validation import InputError, reserve
 
 from .amortised import Amortised, AmortisedControl
 

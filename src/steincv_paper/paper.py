@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from steincv.runtime.arrays import reading, whole_file
-from steincv.runtime.validation import InputError
+from steincv.runtime.arrays import whole_file
+from steincv.runtime.validation import InputError, reading
 
 from . import NAMES
 from .claims import as_markdown

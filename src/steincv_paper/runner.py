@@ -27,8 +27,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from steincv import __version__
-from steincv.runtime.arrays import StrPath, whole_file
-from steincv.runtime.validation import InputError, whole_number
+from steincv.runtime.arrays import whole_file
+from steincv.runtime.validation import InputError, StrPath, whole_number
 
 from . import NAMES
 from .claims import Claim, as_markdown

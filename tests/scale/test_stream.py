@@ -9,7 +9,7 @@ import scipy.signal
 from threadpoolctl import threadpool_limits
 
 import steincv as scv
-from steincv.families import large
+from steincv.families import method as fitting
 from steincv.judging import series as kept
 from steincv.judging.series import Blocks, Room, Series, Tails
 from steincv.samples import source as reading
@@ -48,7 +48,7 @@ def small_pieces(monkeypatch):
 @pytest.fixture
 def few_fitted(monkeypatch):
     """Some thousand draws are more than are fitted on, in memory and in a file."""
-    monkeypatch.setattr(large, "LIMITS", large.Limits(draws=900))
+    monkeypatch.setattr(fitting, "LARGE", fitting.LargeSamples(draws=900))
 
 
 def blocks(monkeypatch, most):
@@ -77,7 +77,7 @@ FUNCTIONS = {"coordinates": None, "function": lambda v: {"a": v[0] * v[1], "b": 
 )
 @pytest.mark.parametrize("fitted", [200_000, 900], ids=["all", "spaced"])
 def test_the_same_as_in_memory(tmp_path, monkeypatch, chains, draws, bad, f, fitted):
-    monkeypatch.setattr(large, "LIMITS", large.Limits(draws=fitted))
+    monkeypatch.setattr(fitting, "LARGE", fitting.LargeSamples(draws=fitted))
     x, s = mixture(chains, draws, 3, bad)
     f = FUNCTIONS[f]
     streamed = scv.Samples.open(write(tmp_path / "a.zarr", x, s))
@@ -96,7 +96,7 @@ def test_settings_reach_the_folds(tmp_path, monkeypatch):
     settings = {"folds": 3, "gap": 50, "guard": False}
     same(scv.estimate(streamed, **settings), scv.estimate(scv.Samples(x, s), **settings))
     settings |= {"method": scv.Polynomial(2)}
-    monkeypatch.setattr(large, "LIMITS", large.Limits(draws=700))
+    monkeypatch.setattr(fitting, "LARGE", fitting.LargeSamples(draws=700))
     result = scv.estimate(streamed, **settings)
     same(result, scv.estimate(scv.Samples(x, s), **settings))
     # every fourth draw outside of the test block of 1000 draws and its gaps of 50
@@ -105,7 +105,7 @@ def test_settings_reach_the_folds(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("fitted", [200_000, 700], ids=["all", "spaced"])
 def test_a_gaussian_is_exact(tmp_path, monkeypatch, fitted):
-    monkeypatch.setattr(large, "LIMITS", large.Limits(draws=fitted))
+    monkeypatch.setattr(fitting, "LARGE", fitting.LargeSamples(draws=fitted))
     x = np.random.default_rng(0).normal(size=(2, 900, 3)) * [1.0, 1e3, 1e-3] + 5
     streamed = scv.Samples.open(write(tmp_path / "a.zarr", x, -(x - 5) / np.array([1.0, 1e3, 1e-3]) ** 2))
     result = scv.estimate(streamed)
@@ -174,7 +174,7 @@ def test_block_means_give_the_same_error_bars(tmp_path, monkeypatch, few_fitted,
 @pytest.mark.parametrize("most", [10**5, 300], ids=["draws", "blocks"])
 def test_a_regression_on_spaced_draws_is_the_one_in_memory(tmp_path, monkeypatch, chains, draws, gap, most):
     """A large sample is fitted on some of its draws, the same ones in memory and from a file, whatever the folds."""
-    monkeypatch.setattr(large, "LIMITS", large.Limits(draws=2000))
+    monkeypatch.setattr(fitting, "LARGE", fitting.LargeSamples(draws=2000))
     x, s = mixture(chains, draws, 2, bad=True)
     settings = {"method": scv.Polynomial(2), "gap": gap, "guard": False}
     for f in (None, lambda v: {"a": v[0] * v[1], "b": v[:2]}):
@@ -356,7 +356,7 @@ def test_few_draws_are_read_whole(tmp_path, draws):
 
 def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch):
     """Eight times as many draws, 13 MB with their scores, take hardly more memory."""
-    monkeypatch.setattr(large, "LIMITS", large.Limits(draws=2000))
+    monkeypatch.setattr(fitting, "LARGE", fitting.LargeSamples(draws=2000))
     monkeypatch.setattr(kept, "ROOM", Room(entries=2**14, blocks=500, tail=2**12))
     peaks = []
     for draws in (10_000, 80_000):
@@ -384,7 +384,7 @@ def test_the_same_bits_again_and_with_any_threads(tmp_path, few_fitted):
 
 @pytest.mark.parametrize("fitted", [200_000, 500], ids=["all", "spaced"])
 def test_bad_input_is_refused(tmp_path, monkeypatch, fitted):
-    monkeypatch.setattr(large, "LIMITS", large.Limits(draws=fitted))
+    monkeypatch.setattr(fitting, "LARGE", fitting.LargeSamples(draws=fitted))
     x, s = mixture(2, 900, 2)
     streamed = scv.Samples.open(write(tmp_path / "a.zarr", x, s))
     for settings, message in [

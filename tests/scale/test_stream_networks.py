@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv.families import large
+from steincv.families import method as fitting
 from steincv.samples import source as reading
 from steincv.samples.source import TileLimits
 
@@ -21,7 +21,7 @@ CNCV = scv.CNCV(scv.VectorField(width=8, depth=1), steps=200, batch=64, rate=1e-
 def streamed(tmp_path, monkeypatch):
     """Nine tiles of 400 draws of two chains; every third draw is fitted on."""
     monkeypatch.setattr(reading, "LIMITS", TileLimits(wanted=1 << 14))
-    monkeypatch.setattr(large, "LIMITS", large.Limits(draws=2400))
+    monkeypatch.setattr(fitting, "LARGE", fitting.LargeSamples(draws=2400))
     x = np.random.default_rng(0).normal(size=(2, 3600, 2)) * [1.0, 100.0] + [3.0, 0.0]
     group = zarr.open_group(str(tmp_path / "a.zarr"), mode="w")
     for name, array in (("draws", x), ("scores", -(x - [3.0, 0.0]) / [1.0, 1e4])):

@@ -7,7 +7,7 @@ from densities import bent_mixture
 
 import steincv as scv
 from steincv.judging.diagnostics import stein_status, value_status
-from steincv.judging.error_bars import average
+from steincv.judging.error_bars import average, split_rhat
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -66,6 +66,24 @@ def test_chains_that_disagree_always_ring():
         x = rng.normal(size=(4, 250, 1))
         assert scv.Code.CHAINS_DISAGREE not in codes(x)
         assert scv.Code.CHAINS_DISAGREE in codes(x + move)
+
+
+def test_the_limit_of_rhat_follows_the_effective_size():
+    """One chain of four half a standard deviation off makes 1.03: 200 of 200 ring at 4 x 1000 draws, so 20 of 20 here.
+
+    Of chains that agree, with few effective draws, a third exceeds 1.01 by chance, and none its limit.
+    """
+    rng = np.random.default_rng(0)
+    move = 0.5 * (np.arange(4) == 0)[:, None, None]
+    for _ in range(20):
+        x = rng.normal(size=(4, 1000, 1))
+        assert scv.Code.CHAINS_DISAGREE not in codes(x)
+        assert scv.Code.CHAINS_DISAGREE in codes(x + move)
+    slow = rng.normal(size=(4, 250, 40))
+    for t in range(1, 250):
+        slow[:, t] = 0.5 * slow[:, t - 1] + np.sqrt(0.75) * slow[:, t]
+    assert (split_rhat(slow) > 1.01).sum() >= 4
+    assert scv.Code.CHAINS_DISAGREE not in codes(slow)
 
 
 def test_scores_ten_per_cent_too_large_ring_at_4000_draws():

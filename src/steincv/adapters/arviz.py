@@ -9,8 +9,8 @@ import numpy as np
 from ..runtime.validation import InputError
 from ..samples.files import DRAWS, SCORES, labelled_samples, read_samples
 from ..samples.samples import Constrain, Samples
-from .density import fitting_places
 from .foreign import foreign
+from .shared import fitting_places
 
 
 def from_arviz(data: object) -> Samples:

@@ -10,10 +10,18 @@ from jaxtyping import PyTree
 
 from ..runtime.validation import InputError
 from ..samples.samples import Samples
-from .columns import Vector, columns
-from .density import at_draws, by_jax, fitting_places, refuse_another_density
 from .foreign import foreign
-from .trees import named_leaves, position_of_vector, samples_of_tree
+from .shared import (
+    Vector,
+    at_draws,
+    by_jax,
+    columns,
+    fitting_places,
+    named_leaves,
+    position_of_vector,
+    refuse_another_density,
+    samples_of_tree,
+)
 
 
 def from_blackjax(

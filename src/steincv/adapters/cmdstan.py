@@ -8,9 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..runtime.arrays import StrPath, reading
-from ..runtime.memory import reserve
-from ..runtime.validation import InputError
+from ..runtime.validation import InputError, StrPath, reading, reserve
 from ..samples.samples import Parameters, Samples
 from . import stan_names
 from .foreign import foreign

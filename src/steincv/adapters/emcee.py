@@ -9,8 +9,8 @@ from jax import Array
 
 from ..runtime.validation import InputError
 from ..samples.samples import Samples
-from .density import at_draws, by_jax, refuse_another_density
 from .foreign import foreign
+from .shared import at_draws, by_jax, refuse_another_density
 
 
 def from_emcee(

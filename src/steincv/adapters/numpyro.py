@@ -11,10 +11,8 @@ from jaxtyping import PyTree
 from ..runtime.rows import over_rows
 from ..runtime.validation import InputError
 from ..samples.samples import Parameters, Samples
-from .columns import Vector, columns, splitter
-from .density import at_draws, by_jax
 from .foreign import foreign
-from .trees import named_leaves, position_of_vector, samples_of_tree
+from .shared import Vector, at_draws, by_jax, columns, named_leaves, position_of_vector, samples_of_tree, splitter
 
 
 def from_numpyro(mcmc: object, *args: object, **kwargs: object) -> Samples:

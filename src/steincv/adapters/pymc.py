@@ -15,9 +15,8 @@ from ..samples.files import kept_gradients, labelled_samples, posterior_paramete
 from ..samples.log_density import LogDensity
 from ..samples.samples import Constrain, Samples
 from .arviz import gradients_of, groups_of, warm_up, with_model
-from .columns import columns, labels, splitter
-from .density import at_draws
 from .foreign import foreign
+from .shared import at_draws, columns, labels, splitter
 
 Rows = list[np.ndarray]
 

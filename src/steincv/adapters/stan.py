@@ -14,8 +14,8 @@ from ..runtime.validation import InputError
 from ..samples.log_density import LogDensity
 from ..samples.samples import Parameters, Samples
 from . import stan_names
-from .columns import entry
 from .foreign import foreign
+from .shared import entry
 
 
 def from_stan(fit: object, model: object) -> Samples:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .columns import entry, labels
+from .shared import entry, labels
 
 
 def split(name: str) -> tuple[str, tuple[int, ...]]:

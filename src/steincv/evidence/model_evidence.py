@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ..families.method import Method
 from ..result import Estimate
-from ..runtime.arrays import StrPath
+from ..runtime.validation import StrPath
 from .moves import RANDOM_WALK
 from .power_posterior import PowerPosterior
 from .tempering import temper

@@ -17,9 +17,8 @@ from ..estimating import estimate
 from ..families.method import Method
 from ..judging.error_bars import Average, average, tail_index
 from ..result import Estimate
-from ..runtime.units import unit_range
 from ..runtime.validation import InputError
-from ..samples.samples import Samples, finite_array
+from ..samples.samples import Samples, finite_array, unit_range
 from .bridge import Bridge
 
 

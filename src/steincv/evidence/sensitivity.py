@@ -23,9 +23,8 @@ from ..judging.status import Code, Status
 from ..judging.verdict import gain_limit
 from ..report.figures import CONTROLLED, GRID, PLAIN, axes_for, height_of, legend_above, name_rows
 from ..result import Estimate
-from ..runtime.units import unit_range
 from ..runtime.validation import InputError
-from ..samples.samples import Samples
+from ..samples.samples import Samples, unit_range
 from ..samples.values import values_of
 
 if TYPE_CHECKING:

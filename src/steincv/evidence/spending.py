@@ -11,8 +11,7 @@ import numpy as np
 
 from ..families.budget import LIMITS as BUDGET
 from ..families.method import Method
-from ..families.polynomial.hermite import feature_count
-from ..families.polynomial.polynomial import Polynomial
+from ..families.polynomial.polynomial import Polynomial, feature_count
 from ..families.stack import Stack
 
 

@@ -9,9 +9,8 @@ from jaxtyping import Float
 
 from ..judging.chain_statistics import effective_draws
 from ..judging.error_bars import split_rhat
-from ..runtime.units import unit_range
 from ..runtime.validation import InputError
-from ..samples.samples import Samples
+from ..samples.samples import Samples, unit_range
 from .ladder import rung_name
 from .power_posterior import PowerPosterior
 

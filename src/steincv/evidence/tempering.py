@@ -15,12 +15,10 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from ..runtime.arrays import StrPath
 from ..runtime.checkpoint import Checkpoint, Run
 from ..runtime.compile_cache import compile_cache
-from ..runtime.memory import reserve
 from ..runtime.progress import bar
-from ..runtime.validation import InputError, whole_number
+from ..runtime.validation import InputError, StrPath, reserve, whole_number
 from .ladder import check_temperatures, rung_name, temperature_ladder
 from .moves import KERNELS, RANDOM_WALK, Point, at, first_step, fresh, mover
 from .power_posterior import PowerPosterior

@@ -3,13 +3,12 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..runtime.memory import available_memory
-from .cost import Cost
+from ..runtime.validation import available_memory
 from .kernel.kernel import Kernel
 from .method import Kind, Method
 from .neural.neural import Neural
-from .polynomial.hermite import feature_count
-from .polynomial.polynomial import FEATURES_PER_DRAW, Polynomial
+from .polynomial.polynomial import FEATURES_PER_DRAW, Polynomial, feature_count
+from .problem import Cost
 from .structured.curved import Curved
 from .structured.sparse import Sparse
 

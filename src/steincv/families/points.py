@@ -17,7 +17,7 @@ from ..stein.coordinates import Coordinates, Standardise
 from ..stein.folds import Fold
 from ..stein.orbits import SETTINGS, Orbits, check_model, find_step, orbits
 from .method import Kind, Training
-from .polynomial.hermite import feature_count
+from .polynomial.polynomial import feature_count
 
 
 class Price(NamedTuple):

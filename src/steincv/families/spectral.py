@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ..judging.error_bars import effective_draws
-from ..runtime.units import unit_range
+from ..samples.samples import unit_range
 
 
 class Window(NamedTuple):

@@ -6,13 +6,14 @@ from typing import NamedTuple
 import numpy as np
 import scipy.special
 
-from ..samples.samples import Samples
+from ..samples.samples import Samples, unit_range
 from ..stein.coordinates import TILE, Standardise
 from .error_bars import (
     FREEDOM,
     Average,
     average,
     degrees_of_freedom,
+    effective_draws,
     most_effective_draws,
     split_rhat,
     tail_index,
@@ -20,8 +21,7 @@ from .error_bars import (
 from .status import Code, Status
 
 LOW_ESS = 200
-# Vehtari et al. (2021) advise 1.01, for an effective size of 400 and more. Of chains without fault with one of 340, a
-# third of the outputs is above 1.01 by chance, none above 1.1 (docs/diagnostics.md, "chains disagree").
+# The largest limit of R-hat, for few effective draws: see `rhat_limit`.
 RHAT_LIMIT = 1.1
 TAIL_LIMIT = 0.5
 # Among 2 dim + 1 z values of correct input the largest is beyond this once in ten thousand for dim = 100.
@@ -44,6 +44,10 @@ class Details(NamedTuple):
     # noise makes means of z s of its own. Above so many draws per dimension nobody counts the effective ones.
     whitened: int = 2
     plenty: int = 50
+    # The smallest limit of R-hat (Vehtari et al., 2021, doi:10.1214/20-BA1221), and how often chains that agree are to
+    # exceed theirs.
+    rhat: float = 1.01
+    by_chance: float = 1e-3
 
 
 DETAILS = Details()
@@ -87,6 +91,12 @@ def stein_labels(dim: int) -> tuple[str, ...]:
     return (*kinds, "z . s + dim", "steps (the scores fit the draw before)", "steps (the scores fit the draw after)")
 
 
+def stein_columns(z: np.ndarray, s: np.ndarray) -> np.ndarray:
+    r"""Return $s_i$, $z_i s_i + 1$ and the sum of the latter at every draw."""
+    product = z * s + 1
+    return np.concatenate([s, product, product.sum(axis=1, keepdims=True)], axis=1)
+
+
 def _stein_means(samples: Samples, standardise: Standardise, beyond: float | None) -> Average:
     r"""Means of $s_i$, of $z_i s_i + 1$ and of the sum of the latter.
 
@@ -94,12 +104,8 @@ def _stein_means(samples: Samples, standardise: Standardise, beyond: float | Non
     zero; the others have the largest that there is.
     """
 
-    def columns(z: np.ndarray, s: np.ndarray) -> np.ndarray:
-        product = z * s + 1
-        return np.concatenate([s, product, product.sum(axis=1, keepdims=True)], axis=1)
-
     def series(which: np.ndarray) -> np.ndarray:
-        parts = [columns(z, s)[:, which] for _, z, s in standardise.tiles(samples)]
+        parts = [stein_columns(z, s)[:, which] for _, z, s in standardise.tiles(samples)]
         return np.concatenate(parts).reshape(*samples.draws.shape[:2], -1)
 
     count = 2 * samples.dim + 1
@@ -107,7 +113,7 @@ def _stein_means(samples: Samples, standardise: Standardise, beyond: float | Non
         return average(series(np.arange(count)), tails=False)
     mean, square = np.zeros(count), np.zeros(count)
     for _, z, s in standardise.tiles(samples):
-        tile = columns(z, s)
+        tile = stein_columns(z, s)
         mean += tile.sum(axis=0) / samples.size
         square += (tile**2).sum(axis=0) / samples.size
     ess = np.full(count, most_effective_draws(samples.size))
@@ -206,19 +212,48 @@ def _alarm(z: np.ndarray) -> list[Status]:
     return [Status.of(Code.STEIN_MEAN, worst=stein_labels((len(z) - 3) // 2)[worst], z=z[worst])]
 
 
+def rhat_limit(chains: int, ess: np.ndarray) -> np.ndarray:
+    r"""Return the split R-hat that chains which agree exceed once in a thousand outputs, from 1.01 to 1.1.
+
+    The means of m half chains then vary as $m / \mathrm{ESS}$ of the variance within them, so that
+    $(\hat R^2 - 1)\,\mathrm{ESS}\,(m - 1) / m$ is chi-squared with $m - 1$ degrees of freedom; two such numbers, of
+    values and of their distances from the median, are looked at. docs/diagnostics.md has the table.
+    """
+    halves = 2 * chains
+    far = scipy.special.chdtri(halves - 1, DETAILS.by_chance / 2)
+    return np.clip(np.sqrt(1 + halves / (halves - 1) * far / ess), DETAILS.rhat, RHAT_LIMIT)
+
+
+def limits_of_rhat(values: np.ndarray, rhat: np.ndarray) -> np.ndarray:
+    """Return the limit of every output of `(chain, draw, out)`, whose R-hat is known.
+
+    The effective size is that within chains, of values or of their distances from the median, whichever is less: chains
+    that disagree would lower their own, and so raise the limit.
+    """
+    limits = np.full(len(rhat), DETAILS.rhat)
+    doubtful = (rhat > DETAILS.rhat) & (rhat <= RHAT_LIMIT)
+    if doubtful.any():
+        unit = unit_range(values[..., doubtful]).unit
+        both = np.concatenate([unit, np.abs(unit - np.median(unit, axis=(0, 1)))], axis=-1)
+        ess = effective_draws(both - both.mean(axis=1, keepdims=True)).reshape(2, -1).min(axis=0)
+        limits[doubtful] = rhat_limit(len(values), ess)
+    return limits
+
+
 def value_status(values: np.ndarray, ess: np.ndarray) -> list[list[Status]]:
     """Return what the values of f themselves say, for every output of `(chain, draw, out)`."""
-    return status_of_values(split_rhat(values), tail_index(values), ess)
+    rhat = split_rhat(values)
+    return status_of_values(rhat, limits_of_rhat(values, rhat), tail_index(values), ess)
 
 
-def status_of_values(rhat: np.ndarray, khat: np.ndarray, ess: np.ndarray) -> list[list[Status]]:
-    """Return what R-hat, the tail index and the effective size of every output say."""
+def status_of_values(rhat: np.ndarray, limit: np.ndarray, khat: np.ndarray, ess: np.ndarray) -> list[list[Status]]:
+    """Return what R-hat with its limit, the tail index and the effective size of every output say."""
     statuses: list[list[Status]] = [[] for _ in rhat]
     for k, found in enumerate(statuses):
         if ess[k] < LOW_ESS:
             found.append(Status.of(Code.LOW_ESS, ess=ess[k]))
-        if rhat[k] > RHAT_LIMIT:
-            found.append(Status.of(Code.CHAINS_DISAGREE, rhat=rhat[k], limit=RHAT_LIMIT))
+        if rhat[k] > limit[k]:
+            found.append(Status.of(Code.CHAINS_DISAGREE, rhat=rhat[k], limit=limit[k]))
         if khat[k] > TAIL_LIMIT:
             found.append(Status.of(Code.HEAVY_TAIL, khat=khat[k], limit=TAIL_LIMIT))
     return statuses

@@ -14,8 +14,8 @@ import numpy as np
 import scipy.special
 from jaxtyping import Float
 
-from ..runtime.units import unit_range
 from ..runtime.validation import InputError
+from ..samples.samples import unit_range
 from .chain_statistics import effective_draws, pareto_index, rank_rhat
 
 if TYPE_CHECKING:

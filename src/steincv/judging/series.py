@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from ..samples.values import Unit
 from .chain_statistics import pareto_index
-from .error_bars import Average, average
+from .error_bars import Average, average, most_effective_draws
 
 
 class Room(NamedTuple):
@@ -51,20 +52,21 @@ class Blocks:
 
 
 class Reduced(NamedTuple):
-    """Some draws of a chain: sums over the blocks from `first` on, of squares, and the largest in size."""
+    """Some draws of a chain: sums over the blocks from `first` on, of squares, and the largest in size, if known."""
 
     chain: int
     first: int
     sums: Float[np.ndarray, "block column"]
-    square: Float[np.ndarray, " column"]
-    largest: Float[np.ndarray, " column"]
+    square: Float[np.ndarray, " column"] | float = 0.0
+    largest: Float[np.ndarray, " column"] | float = 0.0
 
 
 class Series:
     """Columns of numbers at every draw of every chain, about a `center` near their means."""
 
-    def __init__(self, blocks: Blocks, chains: int, center: Float[np.ndarray, " column"]):
-        self.blocks, self.center = blocks, center
+    def __init__(self, blocks: Blocks, chains: int, center: np.ndarray, variance: np.ndarray | None = None):
+        """Begin; `variance` is that of the draws, if it is known, and squares are then not looked at."""
+        self.blocks, self.center, self.known = blocks, center, variance
         self.sums = np.zeros((chains, blocks.count, len(center)))
         self.square = np.zeros((chains, len(center)))
         self.largest = np.zeros(len(center))
@@ -102,6 +104,11 @@ class Series:
         error = found.standard_error
         return np.divide(variance, error**2, out=np.full(len(error), float(self.size)), where=error > 0)
 
+    def effective_within(self) -> Float[np.ndarray, " out"]:
+        """Return how many independent draws the chains are worth, if their means did not differ."""
+        means = self.means() - self.center
+        return self.effective(self.variance(), average(means - means.mean(axis=1, keepdims=True), tails=False))
+
     @property
     def size(self) -> int:
         """The number of draws, over all chains."""
@@ -109,6 +116,8 @@ class Series:
 
     def variance(self) -> Float[np.ndarray, " column"]:
         """Return the variance of the draws."""
+        if self.known is not None:
+            return self.known
         n = self.size
         return np.maximum(self.square.sum(axis=0) / n - self._shift() ** 2, 0) * n / (n - 1)
 
@@ -141,12 +150,18 @@ class Tails:
 
     def add(self, values: Float[np.ndarray, "m column"]) -> None:
         """Look at some more draws."""
-        for side, beyond in enumerate((values > self.least[:, 0], values < -self.least[:, 1])):
-            found = values[beyond]
-            which = np.nonzero(beyond)[1]
+        self.keep(self.beyond(values))
+
+    def beyond(self, values: Float[np.ndarray, "m column"]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return those draws that may be kept, on either side, with their columns. Any thread may do it."""
+        sides = (np.flatnonzero(values > self.least[:, 0]), np.flatnonzero(values < -self.least[:, 1]))
+        return [(at % values.shape[1], values.reshape(-1)[at]) for at in sides]
+
+    def keep(self, found: list[tuple[np.ndarray, np.ndarray]]) -> None:
+        """Keep draws that are far out. What is kept in the end does not depend on their order."""
+        for side, (which, x) in enumerate(found):
             for k in np.unique(which):
-                x = found[which == k]
-                self._put(int(k), side, -x if side else x)
+                self._put(int(k), side, (-x if side else x)[which == k])
 
     def _put(self, k: int, side: int, x: np.ndarray) -> None:
         room = self.room[k, side]
@@ -178,3 +193,41 @@ def _tail_index_of(high: np.ndarray, low: np.ndarray, draws: int) -> float:
         return 0.0
     k = pareto_index((series - series[0]) / spread, kept=len(high) - 1)
     return k if np.isfinite(k) else 0.0
+
+
+# Standard deviations -------------------------------------------------------------------------------
+
+
+def deviation(unit: Unit, targets: np.ndarray, outputs: int) -> np.ndarray:
+    r"""Return draws whose mean is the standard deviation of f, by the delta method.
+
+    With $u = (f - c)/r$ for constants $c$ and $r$, $\sigma^2/r^2 = E[u^2] - (E u)^2$, and the draws
+    $\hat\sigma + (v_i - \bar v)\,r^2 / 2\hat\sigma$, $v = u^2 - 2 \bar u u$ (both controlled or both plain), have mean
+    $\hat\sigma$ and its standard error. `targets` holds the draws of f and then those of $u^2$.
+    """
+    first, second = unit(targets[..., :outputs]), targets[..., outputs:]
+    mean = first.mean(axis=(0, 1))
+    variance = second.mean(axis=(0, 1)) - mean**2
+    sd = np.sqrt(np.where(variance > 0, variance, np.nan))
+    v = second - 2 * mean * first
+    with np.errstate(invalid="ignore"):
+        draws = sd + (v - v.mean(axis=(0, 1))) / (2 * sd)
+    return unit.scale * np.where(second.max(axis=(0, 1)) > 0, draws, 0.0)
+
+
+def block_deviation(unit: Unit, series: Series, outputs: int) -> tuple[np.ndarray, Average]:
+    """Return draws, or block means, whose mean is the standard deviation of f, from a series of `Targets.columns`."""
+    draws = deviation(unit, series.means()[..., : 2 * outputs], outputs)
+    found = average(draws)
+    if series.blocks.size == 1:
+        return draws, found
+    each = series.variance()
+    first, second, both = each[:outputs] / unit.scale**2, each[outputs : 2 * outputs], each[2 * outputs :]
+    mean = unit(series.means()[..., :outputs]).mean(axis=(0, 1))
+    # the variance of second - 2 mean first, where 2 cov(first, second) = var(first + second) - var(first) - var(second)
+    variance = second + 4 * mean**2 * first - 2 * mean * (both - first - second)
+    sd = found.mean / unit.scale
+    variance = np.divide(variance, 4 * sd**2, out=np.zeros(outputs), where=sd > 0) * unit.scale**2
+    # an exact answer has no variance but that of round-off
+    ess = np.clip(series.effective(variance, found), found.ess, most_effective_draws(series.size))
+    return draws, Average(found.mean, found.standard_error, ess, found.error_ess, tail=found.tail)

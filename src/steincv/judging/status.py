@@ -36,7 +36,7 @@ class Code(enum.Enum):
         "read the gain as a rough guide. More draws help, and a simpler method, such as Polynomial(2), to compare with."
     )
     CHAINS_DISAGREE = (
-        "the chains disagree (split R-hat {rhat:.2f} > {limit:.2f}): they have not mixed and no mean over "
+        "the chains disagree (split R-hat {rhat:.3f} > {limit:.3f}): they have not mixed and no mean over "
         "them can be trusted. Run longer or improve the sampler first."
     )
     UNEVEN_WEIGHTS = (

@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike
 
 from ..families.method import Control, CrossFit, Fitted, Method, Problem, as_values
 from ..runtime.compile_cache import compile_cache
-from ..runtime.memory import reserve
-from ..runtime.validation import InputError
+from ..runtime.validation import InputError, reserve
 from ..samples.samples import Samples
 from ..stein.coordinates import Standardise
 from ..stein.folds import Fold

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from ..judging.diagnostics import LOW_ESS, RHAT_LIMIT, STEIN_LIMIT, TAIL_LIMIT, SteinCheck, stein_check
+from ..judging.diagnostics import LOW_ESS, STEIN_LIMIT, TAIL_LIMIT, SteinCheck, limits_of_rhat, stein_check
 from ..judging.error_bars import average, split_rhat, tail_index
 from ..samples.samples import Samples
 from .clean import clean
@@ -32,6 +32,7 @@ class Check:
     product_z: np.ndarray
     ess: np.ndarray
     rhat: np.ndarray
+    rhat_limit: np.ndarray
     tail: np.ndarray
     repeats: np.ndarray
     mismatched: int
@@ -49,13 +50,15 @@ def check(samples: Samples) -> Check:
     draws = samples.draws
     flat = draws.reshape(-1, samples.dim)
     score_z, product_z = coordinate_z(samples)
+    rhat = split_rhat(draws)
     return Check(
         names=samples.names,
         stein=stein,
         score_z=score_z,
         product_z=product_z,
         ess=average(draws).ess,
-        rhat=split_rhat(draws),
+        rhat=rhat,
+        rhat_limit=limits_of_rhat(draws, rhat),
         tail=tail_index(draws),
         repeats=np.array([samples.size - len(np.unique(column)) for column in flat.T]),
         mismatched=_mismatched(flat, samples.scores.reshape(-1, samples.dim)),
@@ -90,7 +93,7 @@ def findings(found: Check) -> list[tuple[bool, str]]:
         _scores(found),
         _pairs(found),
         effective(found.names, found.ess, found.size),
-        chains(found.names, found.rhat),
+        chains(found.names, found.rhat, found.rhat_limit),
         tails(found.names, found.tail),
         _repeated(found),
     ]
@@ -131,14 +134,14 @@ def effective(names: Sequence[str], ess: np.ndarray, size: int) -> tuple[bool, s
     )
 
 
-def chains(names: Sequence[str], rhat: np.ndarray) -> tuple[bool, str]:
+def chains(names: Sequence[str], rhat: np.ndarray, limit: np.ndarray) -> tuple[bool, str]:
     """Say whether the chains agree."""
-    apart = rhat > RHAT_LIMIT
+    apart, worst = rhat > limit, int(np.argmax(rhat - limit))
     if not apart.any():
-        return True, f"Chains agree: R-hat is at most {rhat.max():.3f} (limit {RHAT_LIMIT:g})."
+        return True, f"Chains agree: R-hat is at most {rhat.max():.3f} (limit {limit[worst]:.3f})."
     return False, (
-        f"Chains disagree about {_some(names, apart)}: R-hat up to {rhat.max():.2f} (limit "
-        f"{RHAT_LIMIT:g}). Next: run longer or reparametrise; no mean over these chains can be trusted, "
+        f"Chains disagree about {_some(names, apart)}: R-hat up to {rhat.max():.3f} (limit "
+        f"{limit[worst]:.3f}). Next: run longer or reparametrise; no mean over these chains can be trusted, "
         f"controlled or not."
     )
 
@@ -192,7 +195,7 @@ def check_table(found: Check, most: int = 30) -> Table:
             (f"{found.score_z[k]:.1f}", abs(found.score_z[k]) > STEIN_LIMIT),
             (f"{found.product_z[k]:.1f}", abs(found.product_z[k]) > STEIN_LIMIT),
             (f"{found.ess[k]:.0f}", found.ess[k] < LOW_ESS),
-            (f"{found.rhat[k]:.3f}", found.rhat[k] > RHAT_LIMIT),
+            (f"{found.rhat[k]:.3f}", found.rhat[k] > found.rhat_limit[k]),
             (f"{found.tail[k]:.2f}", found.tail[k] > TAIL_LIMIT),
             (f"{found.repeats[k]}", found.repeats[k] > MOST_REPEATS * found.size),
         ]

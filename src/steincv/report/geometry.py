@@ -1,20 +1,24 @@
 """The geometry of a posterior: which parameters act as scales of which others, in their own names."""
 
 import html
+import json
+import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..runtime.arrays import StrPath
-from ..runtime.validation import InputError
+from ..runtime.arrays import read_arrays, whole_file
+from ..runtime.validation import InputError, StrPath, reading
 from ..samples.samples import Samples
 from ..stein.coordinates import check_standard
 from ..stein.learned.coordinates import LearnedCoordinates, learned_coordinates
+from ..stein.learned.layers import Affine, Bend, Couple, Layer
 from ..stein.learned.learned import REQUIREMENTS, Fisher, Group, Learned, affine_divergence
 from .clean import clean
+from .text import aligned
 
 if TYPE_CHECKING:
     import pandas
@@ -134,20 +138,18 @@ class Geometry:
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw by what factor each scale changes; see `plot_geometry`."""
-        from .geometry_figure import plot_geometry
+        from .figures import plot_geometry
 
         return plot_geometry(self, ax)
 
     def save(self, path: StrPath, *, force: bool = False) -> None:
         """Write the geometry with its map to one .npz. An existing file is only replaced with `force=True`."""
-        from .geometry_store import save_geometry
 
         save_geometry(self, path, force=force)
 
     @staticmethod
     def load(path: StrPath) -> "Geometry":
         """Read back what `save` wrote."""
-        from .geometry_store import load_geometry
 
         return load_geometry(path)
 
@@ -166,7 +168,7 @@ class Geometry:
 
     def __repr__(self) -> str:
         rows = self._rows()
-        lines = _aligned([HEADER, *rows[: WORDS.rows]]) if rows else []
+        lines = aligned([HEADER, *rows[: WORDS.rows]], range(3, len(HEADER))) if rows else []
         more = [f"... and {len(rows) - WORDS.rows} more; summary() has them all."] if len(rows) > WORDS.rows else []
         return "\n".join([*lines, *more, *self.sentences()])
 
@@ -244,15 +246,86 @@ def _digits(number: float) -> str:
     return f"{number:#.2g}".rstrip(".")
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return columns of equal width; words to the left, numbers to the right."""
-    from rich.cells import cell_len
+# Files ---------------------------------------------------------------------------------------------
 
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            " " * (width - cell_len(cell)) + cell if i >= 3 else cell + " " * (width - cell_len(cell))
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+
+FORMAT, VERSION = "steincv.Geometry", 1
+LAYERS: dict[str, type[Affine] | type[Bend] | type[Couple]] = {"affine": Affine, "bend": Bend, "couple": Couple}
+# Fields that hold places of coordinates, not numbers.
+PLACES = ("parents", "children", "terms")
+
+
+def save_geometry(geometry: Geometry, path: StrPath, *, force: bool = False) -> None:
+    """Write the geometry to one .npz. An existing file is only replaced with `force=True`."""
+    layers = () if geometry.learned is None else geometry.learned.layers
+    arrays = {
+        f"{k} {field.name}": value
+        for k, layer in enumerate(layers)
+        for field in fields(layer)
+        if (value := getattr(layer, field.name)) is not None
+    }
+    kinds = {made: name for name, made in LAYERS.items()}
+    meta = {
+        "format": FORMAT,
+        "version": VERSION,
+        "names": geometry.names,
+        "fisher": geometry.fisher,
+        "draws": geometry.draws,
+        "kind": None if geometry.learned is None else geometry.learned.kind,
+        "layers": [kinds[type(layer)] for layer in layers],
+    }
+    with whole_file(path, force=force) as file:
+        np.savez(file, allow_pickle=False, meta=np.frombuffer(json.dumps(meta).encode(), np.uint8), **arrays)
+
+
+def load_geometry(path: StrPath) -> Geometry:
+    """Read back what `save_geometry` wrote."""
+    with reading(path):
+        meta = json.loads(read_arrays(path, ["meta"])["meta"].tobytes())
+        if meta.get("format") != FORMAT or meta.get("version") != VERSION:
+            raise InputError(f"{path}: not a saved geometry that this version of steincv can read.")
+        names = tuple(map(str, meta["names"]))
+        fisher = Fisher(*map(float, meta["fisher"]))
+        learned = None
+        if meta["kind"] is not None:
+            layers = tuple(_layer(path, k, LAYERS[kind], len(names)) for k, kind in enumerate(meta["layers"]))
+            sound = all(math.isfinite(each) and each > 0 for each in fisher)
+            if not layers or not isinstance(layers[0], Affine) or not sound:
+                raise _changed(path)
+            learned = Learned(layers, str(meta["kind"]), fisher)
+        return Geometry.of_map(names, learned, fisher, int(meta["draws"]))
+
+
+def _layer(path: StrPath, k: int, kind: type[Affine] | type[Bend] | type[Couple], dim: int) -> Layer:
+    """Return layer number k, its arrays checked: finite, of shapes that fit together, and places that exist."""
+    stored = read_arrays(
+        path,
+        [f"{k} {field.name}" for field in fields(kind) if field.name != "factor"],
+        [f"{k} factor"] if kind is Affine else [],
+    )
+    arrays = {name.split(" ")[1]: array for name, array in stored.items()}
+    if kind is Couple:
+        parents, children, terms = (len(arrays[name]) for name in PLACES)
+        shapes = {
+            "parents": (parents,),
+            "children": (children,),
+            "terms": (terms, 2),
+            "location": (children, terms),
+            "log_scale": (children, terms),
+            "low": (parents,),
+            "high": (parents,),
+        }
+        highest = {"parents": dim, "children": dim, "terms": 1 + 2 * parents}
+    else:
+        shapes, highest = {name: (dim, dim) if name == "factor" else (dim,) for name in arrays}, {}
+    for name, array in arrays.items():
+        whole = name in PLACES
+        if array.shape != shapes[name] or array.dtype != (np.int64 if whole else np.float64):
+            raise _changed(path)
+        if not np.isfinite(array).all() or (whole and not ((array >= 0) & (array < highest[name])).all()):
+            raise _changed(path)
+    return kind(**arrays)
+
+
+def _changed(path: StrPath) -> InputError:
+    return InputError(f"{path}: the parts of the saved geometry do not fit together; the file was changed.")

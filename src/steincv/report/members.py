@@ -10,7 +10,7 @@ from ..result import Estimate
 from . import charts
 from .charts import escaped, label_html
 from .clean import short_method
-from .effort import effort
+from .text import effort
 
 MOST_TABLE_ROWS = 2000
 MOST_NAMED = 8  # outputs that a sentence names

@@ -12,7 +12,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from ..judging.diagnostics import STEIN_LIMIT
+from ..judging.diagnostics import STEIN_LIMIT, limits_of_rhat
 from ..judging.error_bars import split_rhat, tail_index
 from ..judging.status import ALARMS, Code, Status
 from ..result import Estimate
@@ -20,7 +20,6 @@ from ..runtime.arrays import refuse_target, whole_file
 from . import charts
 from .charts import escaped, label_html
 from .check import chains, effective, tails
-from .cite import bibtex
 from .meaning import MEANINGS
 from .members import MOST_NAMED, MOST_TABLE_ROWS, members_of, method_names, methods, scroll, seconds_of
 from .running import typical
@@ -230,8 +229,9 @@ def _checks(estimate: Estimate, codes: set[Code]) -> list[tuple[bool, str]]:
         names = [label for label, kept in zip(estimate.labels, varies, strict=True) if kept]
         values, size = estimate.values[..., varies], estimate.values.shape[0] * estimate.values.shape[1]
         fewest = np.minimum(estimate.plain.ess, estimate.ess).reshape(-1)[varies]
+        rhat = split_rhat(values)
         checks += [
-            chains(names, split_rhat(values)),
+            chains(names, rhat, limits_of_rhat(values, rhat)),
             effective(names, fewest, size),
             tails(names, tail_index(values)),
         ]
@@ -295,3 +295,47 @@ def _statuses(estimate: Estimate) -> Iterable[tuple[Status, ...]]:
 def _varying(estimate: Estimate) -> np.ndarray:
     """Return which outputs are not constant."""
     return np.array([all(s.code is not Code.CONSTANT for s in found) for found in estimate.status], dtype=bool)
+
+
+# What to cite --------------------------------------------------------------------------------------
+
+
+SOFTWARE = """@software{{steincv,
+  title   = {{steincv: control variates from {{Stein}}'s identity for {{MCMC}}}},
+  author  = {{{{The steincv developers}}}},
+  version = {{{version}}},
+}}"""
+
+NEURAL = """@inproceedings{wan2019neural,
+  title     = {Neural Control Variates for {Monte} {Carlo} Variance Reduction},
+  author    = {Wan, Ruosi and Zhong, Mingjun and Xiong, Haoyi and Zhu, Zhanxing},
+  booktitle = {Machine Learning and Knowledge Discovery in Databases (ECML PKDD)},
+  year      = {2019},
+}"""
+
+POLYNOMIAL = """@article{mira2013zero,
+  title   = {Zero variance {Markov} chain {Monte} {Carlo} for {Bayesian} estimators},
+  author  = {Mira, Antonietta and Solgi, Reza and Imparato, Daniele},
+  journal = {Statistics and Computing},
+  volume  = {23},
+  year    = {2013},
+}"""
+
+KERNEL = """@article{oates2017control,
+  title   = {Control functionals for {Monte} {Carlo} integration},
+  author  = {Oates, Chris J. and Girolami, Mark and Chopin, Nicolas},
+  journal = {Journal of the Royal Statistical Society, Series B},
+  volume  = {79},
+  year    = {2017},
+}"""
+
+PAPERS = {"Polynomial(": POLYNOMIAL, "Kernel(": KERNEL}
+
+
+def bibtex(methods: Iterable[str]) -> str:
+    """Return BibTeX of the software, the paper it implements, and the papers of the `methods` that were used."""
+    from .. import __version__
+
+    used = list(methods)
+    papers = [entry for name, entry in PAPERS.items() if any(name in method for method in used)]
+    return "\n\n".join([SOFTWARE.format(version=__version__), NEURAL, *papers])

@@ -8,10 +8,9 @@ import numpy as np
 from ..judging.error_bars import Average
 from ..result import Estimate
 from ..samples.samples import Samples
-from .effort import effort
 from .store import plain_data
 from .terminal import console, say
-from .text import rich_table
+from .text import effort, rich_table
 
 
 def show(result: Estimate, seconds: float) -> None:

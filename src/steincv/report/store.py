@@ -12,8 +12,8 @@ import numpy as np
 from ..judging.error_bars import Average
 from ..judging.status import Code, Status
 from ..result import Estimate
-from ..runtime.arrays import StrPath, read_arrays, reading, whole_file
-from ..runtime.validation import InputError
+from ..runtime.arrays import read_arrays, whole_file
+from ..runtime.validation import InputError, StrPath, reading
 
 FORMAT, VERSION = "steincv.Estimate", 1
 # Fields of an average that files of older versions lack, in the order in which they came: without one, none after it

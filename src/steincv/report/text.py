@@ -6,7 +6,8 @@ never sees a label as markup.
 
 import html
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich import box
@@ -19,7 +20,6 @@ from ..judging.gain import VAGUE
 from ..judging.status import ALARMS, Code, Status
 from ..result import Estimate
 from .clean import clean, short_method
-from .effort import effort
 
 HEADER = ("", "plain ± mcse", "controlled ± mcse", "gain", "method", "status")
 MOST_ROWS = 60
@@ -104,18 +104,18 @@ def _shown(estimate: Estimate) -> tuple[list[tuple[tuple[str, ...], tuple[Status
 def table(estimate: Estimate) -> str:
     """Return plain and controlled means side by side, each rounded by its own error."""
     rows, note = _shown(estimate)
-    lines = _aligned([HEADER, *(cells for cells, _ in rows)])
+    last = len(HEADER) if any(cells[-1] for cells, _ in rows) else -1  # no empty status column
+    lines = aligned([row[:last] for row in (HEADER, *(cells for cells, _ in rows))], range(1, 4))
     return "\n".join([*lines, note] if note else lines)
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return columns of equal width as the terminal counts it; numbers to the right, words to the left."""
-    rows = [row if any(r[-1] for r in rows[1:]) else row[:-1] for row in rows]  # no empty status column
+def aligned(rows: Sequence[Sequence[str]], right: Container[int]) -> list[str]:
+    """Return columns of equal width as the terminal counts it, the columns `right` aligned to the right."""
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
         padded = [
-            " " * (width - cell_len(cell)) + cell if 1 <= i <= 3 else cell + " " * (width - cell_len(cell))
+            " " * (width - cell_len(cell)) + cell if i in right else cell + " " * (width - cell_len(cell))
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(padded).rstrip())
@@ -176,3 +176,70 @@ def stein_table(check: SteinCheck, most: int = 8) -> Table:
         cells = (clean(check.labels[k], 60), f"{check.mean[k]:.3g}", f"{check.z[k]:.1f}", verdict)
         shown.add_row(*(Text(cell, style="red" if far else "") for cell in cells))
     return shown
+
+
+# What the default did besides fitting, one line each -----------------------------------------------
+
+
+class Shown(NamedTuple):
+    """Members that are said to be left out, at most, and characters of a reason and of advice."""
+
+    members: int = 8
+    reason: int = 120
+    advice: int = 400
+
+
+SHOWN = Shown()
+
+
+def effort(info: Mapping[str, Any]) -> list[str]:
+    """Return the lines, none where nothing is to be said; `info` may come from a file and hold anything."""
+    lines = _left_out(info.get("left_out")), _orbits(info.get("orbits")), _fitting(info.get("fitting")), _net(info)
+    return [line for line in lines if line]
+
+
+def _left_out(entries: object) -> str:
+    if not isinstance(entries, list | tuple):
+        return ""
+    pairs = [entry for entry in entries if isinstance(entry, list | tuple) and len(entry) == 2]
+    said = [f"{short_method(str(name), 80)} ({clean(str(why), SHOWN.reason)})" for name, why in pairs]
+    more = f" and {len(said) - SHOWN.members} more" if len(said) > SHOWN.members else ""
+    return f"Left out: {', '.join(said[: SHOWN.members])}{more}." if said else ""
+
+
+def _orbits(entry: object) -> str:
+    if not isinstance(entry, Mapping):
+        return ""
+    states, gradients, step, seconds, lost, sampler, averaging = (
+        _number(entry.get(name)) for name in ("states", "gradients", "step", "seconds", "lost", "sampler", "averaging")
+    )
+    if states <= 1 and seconds > 0:
+        return f"Orbits: none, because one gradient per draw would take {seconds:.3g} s."
+    if states <= 1 and isinstance(entry.get("why"), str):
+        return f"Orbits: none, because f is not known at new points: {clean(entry['why'], SHOWN.reason)}"
+    if states <= 1 and sampler >= 0:
+        return f"Orbits: none, because the sampler took {sampler:,.0f} gradients only."
+    if not (states > 1 and gradients > 0 and step > 0):
+        return ""
+    alone = f"; {lost:.1%} of the draws are alone, their orbits left the support" if lost > 0 else ""
+    beside = f" (the sampler took {sampler:,.0f})" if sampler >= 0 else ""
+    mean = f"; averaged over them, f alone gains {averaging:.2g}" if averaging > 0 else ""
+    states_said = f"Orbits: {states:.0f} states around every draw, {gradients:,.0f} gradients{beside}"
+    return f"{states_said}, steps of {step:.2g}{mean}{alone}."
+
+
+def _net(info: Mapping[str, Any]) -> str:
+    said = info.get("net_gain")
+    return clean(said, SHOWN.advice) if isinstance(said, str) else ""
+
+
+def _fitting(said: object) -> str:
+    """Return why draws that were given to fit on were not."""
+    return f"Draws to fit on were {clean(said, SHOWN.reason)}" if isinstance(said, str) else ""
+
+
+def _number(value: object) -> float:
+    """Return a finite number, or NaN for anything else."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return math.nan

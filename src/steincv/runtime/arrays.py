@@ -12,10 +12,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from .memory import reserve
-from .validation import InputError
-
-StrPath = str | os.PathLike[str]
+from .validation import InputError, StrPath, reading, reserve
 
 
 class FileLimits(NamedTuple):
@@ -92,22 +89,6 @@ def read_arrays(path: StrPath, names: Sequence[str], optional: Sequence[str] = (
                 for name, count in found.items()
                 if count
             }
-
-
-@contextmanager
-def reading(path: StrPath) -> Iterator[None]:
-    """Whatever goes wrong in reading `path`, as an `InputError` of one line."""
-    try:
-        yield
-    except InputError:
-        raise
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file.") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path}: is a folder, not a file.") from error
-    except Exception as error:  # zipfile and json alone have a dozen ways to fail on damaged bytes
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(f"{path}: cannot be read, the file is damaged ({reason}).") from error
 
 
 def _bytes(path: StrPath, archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> bytearray:

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .arrays import StrPath, read_arrays, refuse_target, whole_file
-from .validation import InputError
+from .arrays import read_arrays, refuse_target, whole_file
+from .validation import InputError, StrPath
 
 # Seconds between two writes: what a kill can cost.
 INTERVAL = 10.0

@@ -8,12 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..runtime.arrays import StrPath, read_arrays, reading
-from ..runtime.memory import reserve
-from ..runtime.validation import InputError
-from .gate.claims import refuse_claims
+from ..runtime.arrays import read_arrays
+from ..runtime.validation import InputError, StrPath, reading, reserve
 from .samples import Parameters, Samples
-from .variables import Group, Labelled, Variable, in_group, in_memory, labels, named, rest
+from .variables import Group, Labelled, Variable, in_group, in_memory, labels, named, refuse_claims, rest
 
 DRAWS, SCORES, COORDINATE = "unconstrained_draw", "gradient", "unconstrained_parameter"
 NETCDF = (".nc", ".nc4", ".netcdf", ".h5")

@@ -9,12 +9,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from ..runtime.arrays import reading
-from ..runtime.validation import InputError
-from .gate.claims import GATE, occupied, refuse_claims, refuse_conflicts
-from .gate.hdf5 import DEFLATE, FLETCHER32, SHUFFLE, refuse_untrusted_hdf5, text_records
-from .texts import read_texts
-from .variables import Group, Packing, Variable, from_chunks
+from ..runtime.validation import InputError, reading
+from .gate.hdf5 import DEFLATE, FLETCHER32, SHUFFLE, read_texts, refuse_untrusted_hdf5, text_records
+from .variables import GATE, Group, Packing, Variable, from_chunks, occupied, refuse_claims, refuse_conflicts
 
 # What NetCDF writes as the name of an axis that has a length but no labels.
 NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"

@@ -11,9 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..runtime.arrays import reading
-from ..runtime.memory import GIB, reserve
-from ..runtime.validation import InputError
+from ..runtime.validation import GIB, InputError, reading, reserve
 from .samples import LARGEST, Parameters, Samples
 from .variables import Variable, rest
 

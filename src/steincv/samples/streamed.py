@@ -1,9 +1,110 @@
-"""Draws that stay in their file, as the user holds them."""
+"""Draws that stay in their file: how one is opened as a source of tiles, and what the user holds of it."""
 
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Union
 
-from .opening import Openable, open_source
-from .source import Source
+from ..runtime.validation import InputError, StrPath, reading
+from .files import DRAWS, NETCDF, SCORES, Groups, Kept, along, coordinate_names, open_groups, refuse_no_numbers
+from .source import FileSource, Labels, Source
+from .variables import Group, Labelled, Variable, in_group, named, refuse_claims, rest
+
+if TYPE_CHECKING:
+    import xarray
+
+
+Openable = Union[StrPath, "xarray.Dataset", "xarray.DataTree"]
+# The names that draws and scores may have: nutpie's, and ours.
+PAIRS = ((DRAWS, SCORES), ("draws", "scores"))
+
+
+def open_source(path: Openable) -> Source:
+    """Open a Zarr folder, a NetCDF file, or a dataset that is open already (its arrays may be Dask's)."""
+    if not isinstance(path, str | os.PathLike):
+        return _labelled("the dataset", _groups_of(path), ExitStack())
+    file = Path(path)
+    if not file.exists():
+        raise InputError(f"{file}: no such file.")
+    if file.suffix == ".npz":
+        raise InputError(f"{file}: an .npz is read whole; use steincv.Samples(...). Zarr and NetCDF can be streamed.")
+    if not file.is_dir() and file.suffix not in NETCDF:
+        raise InputError(f"{file}: what kind of file is this? Zarr folders and NetCDF files (.nc) can be streamed.")
+    with reading(file), ExitStack() as opened:
+        source = _labelled(str(file), open_groups(file, opened, "scale"), opened)
+        return replace(source, closing=opened.pop_all())
+
+
+def _groups_of(data: Union["xarray.Dataset", "xarray.DataTree"]) -> Callable[[str], Labelled | None]:
+    if not (hasattr(data, "data_vars") or hasattr(data, "children")):
+        raise InputError(f"`path` is a {type(data).__name__}, expected the path of a file, or a dataset of xarray.")
+    tree: Any = data
+
+    def group(name: str) -> Labelled | None:
+        if not name:
+            return tree.to_dataset() if hasattr(tree, "to_dataset") else tree
+        children = getattr(tree, "children", {})
+        return children[name].to_dataset() if name in children else None
+
+    return group
+
+
+def _labelled(where: str, group: Groups, closing: ExitStack) -> FileSource:
+    """Find the pair of draws and scores in the groups where it may be."""
+    groups = [in_group(found) for found in map(group, ("sample_stats", "", "posterior")) if found is not None]
+    for found in groups:
+        for draws, scores in PAIRS:
+            if draws in found and scores in found:
+                return _source(where, Kept(found[draws], found[scores], found), groups, closing)
+    there = ", ".join(name for found in groups for name in named(found))[:200] or "nothing"
+    pairs = " or ".join(f"`{draws}` and `{scores}`" for draws, scores in PAIRS)
+    raise InputError(f"{where}: holds no {pairs} in sample_stats or at the root; it has {there}.")
+
+
+def _source(where: str, kept: Kept, groups: list[Group], closing: ExitStack) -> FileSource:
+    if not any((*kept.draws.dims, *kept.scores.dims)):
+        bare = {name: _bare(variable, len(kept.draws.shape) == 2) for name, variable in kept.group.items()}
+        kept, groups = Kept(bare[kept.draws.name], bare[kept.scores.name], bare), [bare]
+    homes: dict[str, Group] = {}
+    for found in groups:
+        for name, variable in found.items():
+            if variable.numeric and "draw" in variable.dims and variable.dims != (name,):
+                homes.setdefault(name, found)
+    for variable in kept[:2]:
+        refuse_no_numbers(where, variable)
+        refuse_claims(where, variable)
+    names = tuple(coordinate_names(where, kept))
+    columns: Mapping[str, Variable] = {name: home[name] for name, home in homes.items()}
+
+    def labelled(name: str) -> Labels:
+        with reading(where):
+            return tuple(tuple(map(str, along(where, homes[name], columns[name], dim))) for dim in rest(columns[name]))
+
+    return _checked(FileSource(where, names, kept.draws, kept.scores, columns, labelled, closing))
+
+
+def _bare(variable: Variable, one_chain: bool) -> Variable:
+    """Name the axes of an array that has no names for them: `(chain, draw, ...)`, or `(draw, ...)` of one chain."""
+    first = ("draw",) if one_chain else ("chain", "draw")
+    more = ["dim", *(f"{variable.name}_{k}" for k in range(1, len(variable.shape)))]
+    return replace(variable, dims=(*first, *more)[: len(variable.shape)])
+
+
+def _checked(source: FileSource) -> FileSource:
+    shape, scores = (
+        tuple(dict(zip(v.dims, v.shape, strict=True)).get(dim, 1) for dim in ("chain", "draw", *rest(source.draws)))
+        for v in (source.draws, source.scores)
+    )
+    if shape != scores or len(shape) != 3 or not all(shape):
+        raise InputError(
+            f"{source.where}: the draws have shape {shape} and the scores {scores}, expected (chain, draw, dim) of "
+            f"both."
+        )
+    if len(set(source.names)) != shape[2]:
+        raise InputError(f"{source.where}: the {shape[2]} coordinates need different names, got {source.names[:6]}...")
+    return source
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from ..runtime.validation import InputError
 from .samples import Parameters, Samples, default_names, finite_array
+from .source import Source, Tile
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,3 +130,104 @@ def _evaluate(f: Callable, samples: Samples) -> np.ndarray | dict[str, np.ndarra
     from .mapped import evaluate  # brings JAX
 
     return evaluate(f, samples)
+
+
+# What is controlled ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """f about its plain mean, in [-1, 1]: a raw second moment loses the digits that matter, or overflows."""
+
+    center: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> "Unit":
+        center = array.mean(axis=(0, 1))
+        largest = np.abs(array - center).max(axis=(0, 1))
+        return cls(center, np.where(largest > 0, largest, 1.0))
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        return (array - self.center) / self.scale
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """The functions that are controlled: f, and its square about the mean where a standard deviation is asked for."""
+
+    unit: Unit | None
+
+    @classmethod
+    def of(cls, array: np.ndarray, sd: bool) -> "Targets":
+        return cls(Unit.of(array) if sd else None)
+
+    def __call__(self, array: np.ndarray) -> np.ndarray:
+        return array if self.unit is None else np.concatenate([array, self.unit(array) ** 2], axis=-1)
+
+    def columns(self, targets: np.ndarray) -> np.ndarray:
+        """Return what is averaged: the targets, and sums by whose variance that of any combination of both is known."""
+        if self.unit is None:
+            return targets
+        first, second = np.split(targets, 2, axis=-1)
+        return np.concatenate([targets, self.unit(first) + second], axis=-1)
+
+    def change(self, sums: np.ndarray) -> np.ndarray:
+        """Return by how much sums of `columns` change where these sums are added to those of the targets."""
+        return sums if self.unit is None else self.columns(sums) - self.columns(np.zeros_like(sums))
+
+    def variance(self, targets: np.ndarray) -> np.ndarray:
+        """Return the variance of `columns` at some draws."""
+        with np.errstate(over="ignore"):
+            return self.columns(targets).var(axis=(0, 1), ddof=1)
+
+
+# Draws in a file -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Functions:
+    """f: the coordinates, columns of the source by their names, or whatever `steincv.estimate` takes that is called."""
+
+    f: Any
+    names: tuple[str, ...]
+    coordinates: tuple[str, ...]
+
+    @classmethod
+    def of(cls, f: Any, source: Source) -> "Functions":
+        names = [f] if isinstance(f, str) else f if isinstance(f, list | tuple) else []
+        if not all(isinstance(name, str) for name in names):
+            raise InputError("`f` is a list, expected names of variables in the file.")
+        callables = callable(f) or (isinstance(f, Mapping) and all(map(callable, f.values())))
+        if f is not None and not names and not callables:
+            raise InputError(
+                f"`f` is a {type(f).__name__}; for draws in a file it is a function, a dict of functions, the name of "
+                f"a variable in the file, or nothing for every coordinate."
+            )
+        source.require(names)
+        return cls(f, tuple(names), source.names)
+
+    def outputs(self, source: Source) -> int:
+        """Return how many numbers f has at a draw."""
+        if self.f is None:
+            return len(self.coordinates)
+        if self.names:
+            return sum(int(np.prod(source.columns[name])) for name in self.names)
+        return self(source.rows(np.arange(1))).array.shape[-1]
+
+    def in_memory(self, tile: Tile) -> Any:
+        """Return f as `steincv.estimate` takes it for samples that hold all draws of this tile."""
+        return dict(zip(self.names, tile.others, strict=True)) if self.names else self.f
+
+    def __call__(self, tile: Tile) -> Values:
+        """Return f at the draws of a tile."""
+        if self.f is None:
+            return Values(tile.draws, self.coordinates, (len(self.coordinates),))
+        if self.names:
+            values = join(dict(zip(self.names, tile.others, strict=True)))
+        else:
+            values = values_of(self.f, Samples.trusted(tile.draws, tile.scores, self.coordinates))
+        if not np.isfinite(values.array).all():
+            chain, draw, out = np.argwhere(~np.isfinite(values.array))[0]
+            raise InputError(f"`f` ({values.labels[out]}) is not finite at chain {chain}, draw {tile.start + draw}.")
+        return values

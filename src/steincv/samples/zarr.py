@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.arrays import reading
-from ..runtime.validation import InputError
+from ..runtime.validation import InputError, reading
 from .codecs import Codec, Damaged, decoded
-from .gate.claims import refuse_claims, refuse_conflicts
 from .gate.zarr import Folder, refuse_untrusted_zarr
-from .variables import Group, Packing, Variable, from_chunks
+from .variables import Group, Packing, Variable, from_chunks, refuse_claims, refuse_conflicts
 
 # The types of Zarr 3 that are called otherwise than by NumPy.
 TEXT = "string"

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ..runtime.memory import reserve
 from ..runtime.threads import side_by_side
+from ..runtime.validation import reserve
 from ..samples.derivatives import Derivatives
 from .folds import Fold
 from .rises import Place, find_place, monotone_in

@@ -9,13 +9,12 @@ has mean zero under $p$, whatever the parameters of $\Phi$. Every method here is
 """
 
 import abc
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ..runtime.validation import InputError
 from ..samples.samples import Samples
@@ -25,6 +24,8 @@ from ..samples.samples import Samples
 LARGEST = 1e30
 # Larger samples are gone through so many draws at a time: what is made on the way then takes no more memory.
 TILE = 20_000
+# Numbers that are made on the way and stay in the cache.
+CACHED = 2**17
 
 
 class Limits(NamedTuple):
@@ -142,23 +143,43 @@ class Standardise(Coordinates):
             return z, s
         return z @ np.linalg.inv(self.factor).T, s @ self.factor
 
-    def stein_sums(
-        self, x: Float[np.ndarray, "n dim"], scores: Float[np.ndarray, "n dim"], starts: Sequence[int]
-    ) -> Float[np.ndarray, "part column"]:
-        r"""Return sums of $s_i$, of $z_i s_i + 1$ and of all of the latter over the parts that begin at `starts`.
+    def products(self, samples: Samples, starts: Int[np.ndarray, " part"]) -> Float[np.ndarray, "part left right"]:
+        r"""Return sums of $(1, t)\,(1, u)^T$ over parts of a chain; its t and u are only scaled, not whitened.
 
-        They follow from products of matrices: no coordinate of a draw is made.
+        The parts begin at `starts`; all but the first and the last have the same length. Sums of every `Bilinear`
+        follow from them.
         """
-        dim, edges = len(self.mean), [*starts, len(x)]
-        z, s = x - self.mean, scores * self.scale
-        z /= self.scale
-        found = np.empty((len(starts), 2 * dim + 1))
-        for row, (low, high) in zip(found, itertools.pairwise(edges), strict=True):
-            score, product = s[low:high].sum(axis=0), z[low:high].T @ s[low:high]
-            if self.factor is not None:
-                score, product = score @ self.factor, np.linalg.solve(self.factor, product) @ self.factor
-            row[:dim], row[dim:-1] = score, product.diagonal() + (high - low)
-            row[-1] = row[dim:-1].sum()
+        x, scores = samples.draws[0], samples.scores[0]
+        left, right = np.ones((2, len(x), 1 + len(self.mean)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.divide(x - self.mean, self.scale, out=left[:, 1:])
+            np.multiply(scores, self.scale, out=right[:, 1:])
+            found = np.empty((len(starts), left.shape[1], left.shape[1]))
+            if len(starts) > 2:
+                a, b = (
+                    each[starts[1] : starts[-1]].reshape(len(starts) - 2, -1, each.shape[1]) for each in (left, right)
+                )
+                np.matmul(a.transpose(0, 2, 1), b, out=found[1:-1])
+            edges = [*starts.tolist(), len(x)]
+            for part in {0, len(starts) - 1}:
+                rows = slice(edges[part], edges[part + 1])
+                np.matmul(left[rows].T, right[rows], out=found[part])
+        if not (np.abs(found) < LARGEST).all():
+            self(samples)  # which says where
+        return found
+
+    def stein_sums(self, products: Float[np.ndarray, "part left right"]) -> Float[np.ndarray, "part column"]:
+        r"""Return sums of $s_i$, of $z_i s_i + 1$ and of all of the latter."""
+        dim = len(self.mean)
+        found = np.empty((len(products), 2 * dim + 1))
+        score, product = products[:, 0, 1:], products[:, 1:, 1:]
+        if self.factor is None:
+            found[:, :dim], found[:, dim:-1] = score, np.einsum("pii->pi", product)
+        else:
+            found[:, :dim] = score @ self.factor
+            found[:, dim:-1] = np.einsum("pij,ji->pi", np.linalg.inv(self.factor) @ product, self.factor)
+        found[:, dim:-1] += products[:, :1, 0]
+        found[:, -1] = found[:, dim:-1].sum(axis=1)
         return found
 
     def inverse(self, z: np.ndarray) -> np.ndarray:
@@ -167,6 +188,47 @@ class Standardise(Coordinates):
     def log_jacobian(self, z: np.ndarray) -> np.ndarray:
         factor = 0.0 if self.factor is None else np.log(np.diag(self.factor)).sum()
         return np.full(len(z), np.log(self.scale).sum() + factor)
+
+
+@dataclass(frozen=True, eq=False)
+class Bilinear:
+    r"""Functions $(1, z)^T M (1, s)$ of points and their scores; their sums are those of the sums of products."""
+
+    matrix: Float[np.ndarray, "out left right"]
+
+    def __call__(self, z: Float[np.ndarray, "n dim"], s: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n out"]:
+        outputs, size, _ = self.matrix.shape
+        flat, found = self.matrix.transpose(1, 0, 2).reshape(size, -1), np.empty((len(z), outputs))
+        length = max(64, CACHED // flat.shape[1])
+        for start in range(0, len(z), length):
+            rows = slice(start, start + length)
+            left, right = np.ones((2, len(z[rows]), size))
+            left[:, 1:], right[:, 1:] = z[rows], s[rows]
+            found[rows] = np.matmul((left @ flat).reshape(-1, outputs, size), right[:, :, None])[:, :, 0]
+        return found
+
+    def sums(self, products: Float[np.ndarray, "part left right"]) -> Float[np.ndarray, "part out"]:
+        """Return sums over draws from those of `Standardise.products`."""
+        return products.reshape(len(products), -1) @ self.matrix.reshape(len(self.matrix), -1).T
+
+    def seen_from(self, scaled: Standardise, own: Standardise) -> "Bilinear":
+        """Return the same functions, which are of coordinates `own`, of others that are only scaled."""
+        size = len(self.matrix[0])
+        left, right = np.eye(size), np.eye(size)
+        ratio, factor = scaled.scale / own.scale, np.eye(size - 1) if own.factor is None else own.factor
+        left[1:, 0], left[1:, 1:] = (scaled.mean - own.mean) / own.scale, np.diag(ratio)
+        left[1:] = np.linalg.solve(factor, left[1:])
+        right[1:, 1:] = factor.T / ratio
+        return Bilinear(left.T @ self.matrix @ right)
+
+
+@runtime_checkable
+class Evaluator(Protocol):
+    """A fitted g as a function of samples, and as a `Bilinear` of coordinates that are only scaled, if it is one."""
+
+    def __call__(self, samples: Samples) -> Float[np.ndarray, "chain draw out"]: ...
+
+    def form(self, scaled: Standardise) -> Bilinear | None: ...
 
 
 def check_standard(samples: Samples) -> None:

@@ -9,11 +9,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg.lapack import dtrtrs
 
-from ...runtime.memory import reserve
 from ...runtime.threads import blas_threads
-from ...runtime.validation import InputError
+from ...runtime.validation import InputError, reserve
 from ..method import Control, Method, Problem
-from ..polynomial.hermite import feature_count, stein_features
+from ..polynomial.polynomial import feature_count, stein_features
 from .control_functional import JITTER, NormalEquations, control_functional, factorise
 from .distinct import FOLDS, Distinct
 from .stein_kernels import KERNELS, SteinKernel

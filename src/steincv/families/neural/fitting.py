@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...runtime.memory import reserve
-from ...runtime.validation import InputError
+from ...runtime.validation import InputError, reserve
 from ..method import Control, Problem
 from .neural import CHOICES, Neural
 from .potential_fit import pad, validation_draws

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...runtime.threads import blas_threads, side_by_side
 from ..method import Control, Problem
-from ..polynomial.hermite import degrees, feature_count, stein_features
+from ..polynomial.polynomial import degrees, feature_count, stein_features
 from ..polynomial.ridge import ridge
 from ..polynomial.slow import fit_slow
 from .descent import Schedule, train

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..polynomial.hermite import degrees, stein_features
+from ..polynomial.polynomial import degrees, stein_features
 from .smoother import Smoother
 
 # From so many dimensions on single precision does for a screen, whose products are most of the work.

@@ -13,12 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ...runtime.memory import reserve
-from ...runtime.validation import whole_number
-from ..cost import Cost
+from ...runtime.validation import reserve, whole_number
 from ..method import Control, Method, Problem
+from ..problem import Cost
 from .screening import SINGLE, Screen, Terms
-from .splitting import Split
+from .smoother import Split
 
 
 class _Grid(NamedTuple):

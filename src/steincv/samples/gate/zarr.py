@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...runtime.validation import InputError
-from .claims import GATE, occupied
+from ..variables import GATE, occupied
 
 # Zarr's codecs that turn bytes into numbers within bounds. It knows others, and one of them is pickle, which runs code.
 COMPRESSORS = {"blosc", "zstd", "lz4", "zlib", "gzip", "bz2", "lzma"}
