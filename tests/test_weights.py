@@ -158,9 +158,11 @@ BAD = {
     "NaN": (changed(np.nan, (2, 3)), r"`log_weights` holds 1 entries .* nan at index \(2, 3\)"),
     "plus infinity": (changed(np.inf), "`log_weights` holds 1 entries"),
     "no weight": (np.full((4, 20), -np.inf), "minus infinity at all 80 draws"),
-    "one draw": (changed(1e4, (1, 5)), "draw 5 of chain 1 100.00% of all the weight"),
+    "one draw": (changed(1e4, (1, 5)), "draw 5 of chain 1 100.00% of all the weight: 80 draws count as 1.0"),
+    "two draws": (changed(1e4, ([1, 2], [5, 7])), "draw 5 of chain 1 50.00% of all the weight: 80 draws count as 2.0"),
     "shape": (np.zeros((4, 21)), r"shape \(4, 21\), expected \(4, 20\)"),
     "words": ("heavy", "`log_weights` cannot be read"),
+    "complex numbers": (np.zeros((4, 20)) + 1j, "`log_weights` cannot be read"),
 }
 
 

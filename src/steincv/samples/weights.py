@@ -7,16 +7,19 @@ from jaxtyping import Float
 
 from ..runtime.validation import InputError
 
-# A single draw with more than this share of the weight is the answer, and there is nothing to make an error bar of.
-LARGEST_SHARE = 0.99
+# Kish's effective number of draws, below which there is nothing to make an error bar of: as many as a chain must have.
+FEWEST = 4.0
 
 
 def checked_log_weights(given: Any, shape: tuple[int, int]) -> Float[np.ndarray, "chain draw"] | None:
     """Return log weights `(chain, draw)`, or None where all are the same; minus infinity is a weight of zero."""
     try:
-        array = np.array(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        array = np.array(given)
+    except ValueError as error:
         raise InputError(f"`log_weights` cannot be read as real numbers: {error}") from error
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"`log_weights` cannot be read as real numbers: they have dtype {array.dtype}.")
+    array = array.astype(np.float64)
     if shape[0] == 1 and array.shape == shape[1:]:
         array = array[None]
     if array.shape != shape:
@@ -33,10 +36,11 @@ def checked_log_weights(given: Any, shape: tuple[int, int]) -> Float[np.ndarray,
     if (array == array.flat[0]).all():
         return None
     weight = np.exp(array - array.max())
-    if (share := float(weight.max() / weight.sum())) > LARGEST_SHARE:
+    if (left := float(weight.sum() ** 2 / (weight**2).sum())) < FEWEST:
         chain, draw = (int(i) for i in np.unravel_index(np.argmax(array), shape))
         raise InputError(
-            f"`log_weights` give draw {draw} of chain {chain} {share:.2%} of all the weight: the answer would be that "
-            f"one draw, without an error bar. Use a proposal closer to the density, or temperatures between the two."
+            f"`log_weights` give draw {draw} of chain {chain} {weight.max() / weight.sum():.2%} of all the weight: "
+            f"{array.size} draws count as {left:.1f}, too few for an error bar. Use a proposal closer to the density, "
+            f"or temperatures between the two."
         )
     return array
