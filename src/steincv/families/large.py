@@ -45,10 +45,11 @@ def fit_spaced(
     folds: Sequence[Fold],
     seed: int,
     coordinates: str,
+    base: Float[np.ndarray, "fold chain draw out"] | None = None,
 ) -> CrossFit:
-    """Return a fit on these draws that keeps g of every fold as a function."""
+    """Return a fit on these draws, to f with a `base` where there is one, that keeps g of every fold as a function."""
     data = (samples.draws, samples.scores, targets, tuple(folds), samples.names, seed, len(samples.draws))
-    fit = method.across(Training(*data, coordinates, keep=True))
+    fit = method.across(Training(*data, coordinates, keep=True, base=base))
     if len(fit.fitted) != len(folds):
         raise InputError(f"{method} cannot be evaluated at draws it was not given. Use fewer draws.")
     return fit
