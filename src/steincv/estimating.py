@@ -248,7 +248,7 @@ def opened(
 def read_whole(samples: Streamed, functions: Functions) -> tuple[Samples, Any]:
     """Return all draws of a file, and f as it is asked for in memory."""
     whole = samples.source.every(1, functions.names)
-    return Samples(whole.draws, whole.scores, samples.names), functions.in_memory(whole)
+    return Samples(whole.draws, whole.scores, samples.source.names), functions.in_memory(whole)
 
 
 def seen_in(series: Series, passed: Passed, which: slice) -> "Seen":

@@ -49,9 +49,9 @@ def test_about_the_same_as_in_memory(tmp_path, name):
     results = [scv.estimate(given, f, QUICK, stat=("mean", *LEVELS)) for given in (streamed, memory)]
     for p in LEVELS:
         one, other = (result.quantile(p) for result in results)
-        near = 0.5 * one.plain.standard_error
-        assert (np.abs(one.plain.mean - other.plain.mean) < near).all()
-        assert (np.abs(one.mean - other.mean) < near).all()
+        error = one.plain.standard_error  # the plain one is a Newton step from the controlled one, not a sorted draw
+        assert (np.abs(one.plain.mean - other.plain.mean) < error).all()
+        assert (np.abs(one.mean - other.mean) < 0.5 * error).all()
         np.testing.assert_allclose(one.plain.standard_error, other.plain.standard_error, rtol=0.4)
 
 

@@ -73,14 +73,14 @@ class Lines:
         values, far = self.values, np.full((1, len(c)), self.places[0] - FINDING.far * self.h.std())
         above = values[:, :, None] > c
         change = (above[:, 1:] != above[:, :-1]) & np.isfinite(values[:, 1:] + values[:, :-1])[..., None]
-        number = np.cumsum(change, axis=1)
+        number = np.cumsum(change, axis=1, dtype=np.int8)
         found = []
         for k in range(min(FINDING.crossings, int(number[:, -1].max(initial=0)))):
             cell = np.argmax(number == k + 1, axis=1)
             there = number[:, -1] > k
-            ends = [(self.places[j], np.take_along_axis(values, j, axis=1) - c) for j in (cell, cell + 1)]
-            at, rate = self._between(*ends, c)
-            sign = np.where(ends[0][1] > 0, -1.0, 1.0)
+            low, high = ((self.places[j], np.take_along_axis(values, j, axis=1) - c) for j in (cell, cell + 1))
+            at, rate = self._between(low, high, c)
+            sign = np.where(low[1] > 0, -1.0, 1.0)
             found.append(Crossing(np.where(there, at, far), np.where(there, sign, 0.0), np.where(there, rate, 0.0)))
         return found or [Crossing(far, 0 * far, 0 * far)]
 
