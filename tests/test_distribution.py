@@ -40,6 +40,10 @@ FUNCTIONS = {
     "linear": (lambda x: x[0] - 2 * x[2], 1.0, ndtr(1 / np.sqrt(5)), 1e-3),
     "of several": (lambda x: x[0] + 0.1 * x[1] ** 2, 0.0, None, 0.1),
     "no steady slope": (lambda x: (x**2).sum(), 3.0, 0.6083748237289109, 0.5),
+    "with a scale": (lambda x: jnp.exp(x[1]) * (x[0] - x[2]), 0.0, 0.5, 0.05),
+    "a product": (lambda x: x[0] * x[1], 0.0, 0.5, 0.2),
+    "of a size": (lambda x: jnp.abs(x[0]), 1.0, 0.6826894921370859, 0.01),
+    "the larger": (lambda x: jnp.maximum(x[0], x[1]), 0.0, 0.25, 0.4),
 }
 
 

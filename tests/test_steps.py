@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from densities import bent_mixture, bent_mixture_score, mixture_density, mixture_score, straight
@@ -15,7 +17,7 @@ from steincv.stein.steps import (
     Bent,
     Straight,
     along_coordinate,
-    along_gradient,
+    along_line,
     along_one,
     fit_step,
     half_line,
@@ -80,7 +82,7 @@ def test_mean_zero_by_quadrature_in_one_dimension():
             for part in ((-9, cut), (cut, 9)):
                 grid, weight = between(*part)
                 rise = along_coordinate(grid[:, None], mixture_score(grid[:, None]), 0)
-                g = step(rise, grid[:, None], np.array([cut]))[:, 0] * weight * mixture_density(grid)
+                g = step(rise, grid[:, None], np.array([[cut]]))[:, 0] * weight * mixture_density(grid)
                 total, size = total + g.sum(), size + np.abs(g).sum()
             assert abs(total) < 1e-10 * size
 
@@ -98,60 +100,89 @@ def stretched(x, s):
     return along_one(np.sinh(x[:, 0]) + 0.2 * x[:, 1] * x[:, 0] + 2 * x[:, 0], gradient, row, s, 0)
 
 
+def times(x, s):
+    """The rise of x0 x1 along its first coordinate, in units of its slope x1: it is x0."""
+    return along_one(x[:, 0], np.eye(2)[[0] * len(x)], np.zeros_like(x), s, 0, fixed=(1,))
+
+
+def broken(y):
+    """Crossings that jump from line to line, as those of an f with jumps do."""
+    return np.where(y > 0.3, 1.1 + np.abs(y - 1), -0.4 * y)
+
+
+def level(y):
+    return np.full_like(y, -0.7)
+
+
 CASES = {
-    "coordinate": (lambda x, s: along_coordinate(x, s, 0), lambda y: -0.7),
-    "a sum": (slanted, lambda y: -0.7 - 0.3 * y**2 - 0.2 * y),
-    "curved": (stretched, lambda y: brentq(lambda a: np.sinh(a) + 0.2 * y * a + 2 * a + 0.7, -9, 9)),
+    "coordinate": (lambda x, s: along_coordinate(x, s, 0), lambda y: -0.7, level),
+    "a sum": (slanted, lambda y: -0.7 - 0.3 * y**2 - 0.2 * y, level),
+    "curved": (stretched, lambda y: brentq(lambda a: np.sinh(a) + 0.2 * y * a + 2 * a + 0.7, -9, 9), level),
+    "a product": (times, lambda y: -0.7 / y, lambda y: -0.7 / y),
+    "lines": (lambda x, s: along_line(x, s, *np.eye(2)[[0, 0]]), lambda y: float(broken(y)), broken),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_mean_zero_by_quadrature_in_two_dimensions(name):
     """Rows of Gauss's rule, each cut where h jumps; across them the even rule, as accurate as rounding."""
-    rise, edge = CASES[name]
+    rise, edge, cut = CASES[name]
     samples = bent_mixture(3, 1, 400, 2)
     x, s = samples.draws[0], samples.scores[0]
     step = other_parameters(fit_step(rise(x, s), x), np.random.default_rng(1))
-    rows = np.linspace(-8, 16, 241)
-    ends = [(max(edge(y), -9.0), y) for y in rows]
+    rows = np.linspace(-8, 16, 242)  # none of them at zero
+    ends = [(float(np.clip(edge(y), -9.0, 9.0)), y) for y in rows]
     parts = [between(*part) for middle, _ in ends for part in ((-9, middle), (middle, 9))]
     grid = np.concatenate([np.stack([p, np.full_like(p, rows[k // 2])], -1) for k, (p, _) in enumerate(parts)])
     density = mixture_density(straight(grid)).prod(axis=-1)
     weight, keep = np.concatenate([w for _, w in parts]) * density, density > 1e-25
     grid, weight = grid[keep], weight[keep]
-    g = step(rise(grid, bent_mixture_score(grid)), grid, np.array([-0.7]))[:, 0] * weight
+    g = step(rise(grid, bent_mixture_score(grid)), grid, cut(grid[:, 1:]))[:, 0] * weight
     assert abs(g.sum()) < 1e-10 * np.abs(g).sum()
 
 
+def values_of(f, x):
+    with jax.enable_x64(True):
+        return np.array([f(row) for row in x])
+
+
 def place_of(f, x, s):
-    values = np.array([f(row) for row in x])
+    values = values_of(f, x)
     derivatives = Derivatives.of(f, scv.Samples(x, s), x, values[:, None])
     return find_place(0, x, s, values, monotone_in(x, values[:, None])[0], derivatives), derivatives
 
 
-@pytest.mark.parametrize("f", [lambda x: x[0] + 0.3 * x[1] ** 2, lambda x: (x**2).sum(), lambda x: x[0] * x[1] + x[2]])
-def test_g_is_the_divergence_of_a_field_plus_the_field_times_the_score(f):
+FUNCTIONS = {
+    "a sum": lambda x: x[0] + 0.3 * x[1] ** 2,
+    "with a scale": lambda x: (x[0] + 2 * x[2]) * jnp.exp(0.3 * x[1]),
+    "products": lambda x: x[0] * x[1] + x[2],
+    "curved": lambda x: jnp.sinh(x[0]) + 2 * x[0] + 0.2 * jnp.sin(x[1]),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_g_is_the_divergence_of_a_field_plus_the_field_times_the_score(name):
     """As in test_laws.py: at a fixed point g is affine in the score, and its value at score zero is the divergence."""
+    f = FUNCTIONS[name]
     samples = bent_mixture(0, 1, 300, 3)
     x, scale = samples.draws[0], samples.draws[0].std(axis=0)
     place, known = place_of(f, x, samples.scores[0])
     step = other_parameters(fit_step(place.rise, x), np.random.default_rng(2))
-    cut = np.array([float(np.median(place.rise.h))])
-    at = x[np.abs(place.rise.h - cut) > 0.1][:20]
-    typical = float(np.median((known.gradient(0) ** 2 * scale**2).sum(axis=1)))
+    values = values_of(f, x)
+    cut = np.array([float(np.median(values))])
+    at = x[np.abs(values - cut) > 0.1][:20]
+    (i,) = place.rise.moved
+    assert place.how == "gradient"
 
     def g(points, score):
-        h = np.array([f(row) for row in points])
         derivatives = replace(known, points=points)
-        gradient = derivatives.gradient(0)
-        rows = [derivatives.turned(0, np.broadcast_to(e, points.shape)) for e in np.eye(3)]
-        if len(place.rise.moved) == 1:
-            rise = along_one(h, gradient, rows[place.rise.moved[0]], score, place.rise.moved[0])
-        else:
-            turned = derivatives.turned(0, gradient * scale**2)
-            laplacian = sum(scale[k] ** 2 * row[:, k] for k, row in enumerate(rows))
-            rise = along_gradient(h, gradient, turned, laplacian, score, scale, typical)
-        return step(rise, points, cut)[:, 0]
+        h, gradient = values_of(f, points), derivatives.gradient(0)
+        row = derivatives.turned(0, np.broadcast_to(np.eye(3)[i], points.shape))
+        slope = np.ones(len(points))
+        if place.slope is not None:
+            slope, row = gradient[:, i], 0 * row
+        rise = along_one(h / slope, gradient / slope[:, None], row, score, i, place.rise.fixed)
+        return step(rise, points, cut / slope[:, None])[:, 0]
 
     def field(points):
         units = [np.broadcast_to(e, points.shape) for e in np.eye(3)]

@@ -1,44 +1,49 @@
 """Probabilities and quantiles: the jump of an indicator is taken out before anything is fitted to what is left."""
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from .estimating import Judge, Seen, enough
+from .cuts import (
+    LIMITS,
+    at_levels,
+    doubted,
+    how_found,
+    quantile,
+    quantiles_in_order,
+    sensible,
+    thresholds,
+    without_tails,
+)
+from .estimating import Judge, Seen, enough, opened, read_whole, seen_as, seen_in
 from .families.auto import Auto
-from .families.method import CrossFit, Method, Training
+from .families.method import CrossFit, Method, Spaced, Training
 from .families.points import Points, gather
+from .families.problem import resampled
 from .judging.diagnostics import stein_status
 from .judging.error_bars import Average
-from .judging.quantiles import in_order, plain_quantile, quantile_draws
-from .judging.status import Code, Status
+from .judging.passing import Choice, Passed, pass_over
+from .judging.quantiles import indicator_draws, plain_quantile, quantile_draws, weighted_quantile
+from .judging.weighted import Weights
 from .result import Estimate
 from .runtime.threads import Team, workers
 from .runtime.validation import InputError, whole_number
 from .samples.derivatives import Derivatives
-from .samples.samples import Samples, finite_array
+from .samples.samples import Samples
+from .samples.source import Source
 from .samples.streamed import Streamed
-from .samples.values import Values, by_name, values_of
-from .stein.bases import Columns, Points as Cloud, Wanted, find_jumps
-from .stein.coordinates import check_standard
-from .stein.folds import Fold, held_out, make_folds
-
-
-class Limits(NamedTuple):
-    """When a quantile is not controlled; neither number was swept."""
-
-    beyond: float = 10.0  # effective draws beyond it, on the side that has fewer, at least
-    tied: float = 0.02  # share of the draws that are equal to it, at most: f is discrete there
-
-
-LIMITS = Limits()
+from .samples.values import Functions, Targets, Values, by_name, values_of
+from .stein.bases import Columns, Jumps, Points as Cloud, Wanted, find_jumps
+from .stein.coordinates import Bilinear, Evaluator, Standardise, check_standard
+from .stein.folds import Fold, held_out, make_folds, stretches
 
 
 def probability(
-    samples: Samples,
+    samples: Samples | Streamed,
     f: Any = None,
     method: Method | None = None,
     *,
@@ -75,17 +80,21 @@ def probability(
     """
     if (above is None) == (below is None):
         raise InputError("give one threshold, `above` or `below`: scv.probability(samples, f, above=0.0).")
-    if isinstance(samples, Streamed):
-        raise InputError("`probability` is not for draws in a file. Read them into steincv.Samples.")
-    if not isinstance(samples, Samples):
+    if not isinstance(samples, Samples | Streamed):
         raise InputError(f"`samples` must be a steincv.Samples, got {type(samples).__name__}.")
-    samples.unweighted()
     method = Auto() if method is None else method
     if not isinstance(method, Method):
         raise InputError(f"`method` must be a method such as steincv.Polynomial(), got {method!r}.")
     if coordinates not in ("auto", "affine", "learned"):
         raise InputError(f'`coordinates` must be "auto", "affine" or "learned", got {coordinates!r}.')
     seed = whole_number("seed", seed, 0)
+    cuts, upward = (below, False) if above is None else (above, True)
+    if isinstance(samples, Streamed):
+        spaced = Spaced(method, folds, gap, seed, coordinates)
+        functions, step = opened(samples, f, spaced, {"cross_fit": not cross_fit, "executor": executor is not None})
+        if step > 1:
+            return _file_probability(OnFile(samples.source, functions, spaced, step, guard), cuts, upward)
+        samples, f = read_whole(samples, functions)
     chains, draws, _ = samples.draws.shape
     enough("`samples` holds", chains, draws)
     plan = make_folds(chains, draws, folds, gap) if cross_fit else [held_out(chains, draws, test_fraction)]
@@ -93,61 +102,42 @@ def probability(
         enough(f"`test_fraction` = {test_fraction} leaves", chains, len(plan[0].test.draws))
     f = by_name(f, samples)
     values = values_of(f, samples)
-    upward = above is not None
-    thresholds, shape = _thresholds("above", above, values) if upward else _thresholds("below", below, values)
+    wanted, shape = thresholds(cuts, upward, values)
     check_standard(samples)
     points = gather(samples, f, values.array, orbits, coordinates, plan, seed)
-    setting = Setting(samples, f, values, method, plan, seed, guard, executor, coordinates, points)
-    wanted = [Wanted(o, cuts, upward) for o, cuts in enumerate(thresholds) if len(cuts)]
+    weights = Weights.of(samples, plan)
+    setting = Setting(samples, f, values, method, plan, seed, guard, executor, coordinates, points, weights)
     found = setting.fit(wanted)
     columns = found.columns
-    sign = ">" if upward else "<="
-    labels = tuple(f"P({values.labels[o]} {sign} {c:g})" for o, c in zip(columns.output, columns.cut, strict=True))
-    plain = Seen(setting.judged(columns(values.array)))
-    judge = setting.judge(found, labels, shape)
-    usable = (Seen(choice).where(np.isfinite(choice).all(axis=(0, 1)), plain) for choice in found.choices)
-    return _sensible(_doubted(judge(plain, *usable), found.doubt), columns)
+    plain = setting.seen(indicator_draws(setting.judged(columns(values.array)), setting.judged_weights))
+    judge = setting.judge(found, columns.labels(values.labels), shape)
+    usable = (setting.seen(choice).where(np.isfinite(choice).all(axis=(0, 1)), plain) for choice in found.choices)
+    counted = samples.size if weights is None else weights.ess
+    return sensible(doubted(judge(plain, *usable), found.doubt), columns, 1 / counted)
 
 
-def with_quantiles(result: Estimate, setting: "Setting", levels: Sequence[float]) -> Estimate:
-    """Return the result with an `Estimate` of the quantiles at each of the levels, which ascend."""
+def with_quantiles(result: Estimate, asked: tuple[Any, ...], levels: Sequence[float]) -> Estimate:
+    """Return the result with an `Estimate` of the quantiles at each of the levels; `asked`: what `Setting` holds."""
+    setting = Setting(*asked)
     values = setting.values
     seen = setting.judged(values.array)
-    plain = [plain_quantile(seen, level) for level in levels]
-    p = np.array(levels)
-    wanted = []
-    for o in range(len(values.labels)):
-        ess = np.array([one.ess[o] for one in plain])
-        errors = np.sqrt(p * (1 - p) / np.maximum(ess, 1.0))
-        wanted.append(Wanted(o, np.array([one.mean[o] for one in plain]), levels=p, errors=errors))
-    found = setting.fit(wanted)
+    weights = setting.judged_weights
+    plain = [plain_quantile(seen, p) if weights is None else weighted_quantile(seen, p, weights) for p in levels]
+    found = setting.fit(at_levels(plain, levels))
     judge = setting.judge(found, values.labels, values.shape)
     estimates = []
     for k, (level, average) in enumerate(zip(levels, plain, strict=True)):
         pick = slice(k, None, len(levels))
         density, cut = found.density[pick], found.columns.cut[pick]
-        before = quantile_draws(1.0 * (seen <= average.mean), average.mean, level, density)
+        below = indicator_draws(1.0 * (seen <= average.mean), weights)
+        before = quantile_draws(below, average.mean, level, density)
         before += average.mean - before.mean(axis=(0, 1))
-        beyond = min(level, 1 - level) * average.ess
-        tied = (seen == average.mean).mean(axis=(0, 1))
-        tied = np.where((tied > LIMITS.tied) & (tied < 1), tied, 0.0)
-        usable = (beyond >= LIMITS.beyond) & (density > 0) & (tied == 0)
-        mine = Seen(before, average)
-        choices = (Seen(quantile_draws(g[..., pick], cut, level, density)) for g in found.choices)
-        one = judge(mine, *(choice.where(usable & choice.finite, mine) for choice in choices))
-        one = _doubted(one, np.divide(found.doubt[pick], density, out=np.zeros(len(density)), where=density > 0))
-        few = [
-            Status.of(Code.TIED, share=share)
-            if share > 0
-            else None
-            if fine or not error
-            else Status.of(Code.FEW_BEYOND, count=count)
-            for fine, error, count, share in zip(usable, average.standard_error, beyond, tied, strict=True)
-        ]
-        estimates.append(_said(one, few))
-    means = in_order([e.mean.reshape(-1) for e in estimates], [e.standard_error.reshape(-1) for e in estimates])
-    quantiles = dict(zip(levels, map(_moved, estimates, means), strict=True))
-    return replace(result, quantiles=quantiles, info={**result.info, "steps": found.info["steps"]})
+        tied = indicator_draws(1.0 * (seen == average.mean), weights).mean(axis=(0, 1))
+        choices = [setting.seen(quantile_draws(g[..., pick], cut, level, density)) for g in found.choices]
+        estimates.append(
+            quantile(judge, level, setting.seen(before, average), choices, density, found.doubt[pick], tied)
+        )
+    return quantiles_in_order(result, levels, estimates, found.info["steps"])
 
 
 class Found(NamedTuple):
@@ -175,27 +165,42 @@ class Setting:
     executor: Any
     coordinates: str
     points: Points
+    weights: Weights | None
 
     def fit(self, wanted: Sequence[Wanted]) -> Found:
         """Take the jumps out, and fit the method to what is left."""
         points = self.points
         draws = points.draws.reshape(-1, self.samples.dim)
         values = points.values.reshape(len(draws), -1)
-        cloud = Cloud(points.draws, points.scores, points.values, self.plan, points.states, points.weight)
+        again = None if self.weights is None else resampled
+        cloud = Cloud(points.draws, points.scores, points.values, self.plan, points.states, points.weight, again)
         jumps = find_jumps(cloud, wanted, lambda: Derivatives.of(self.f, self.samples, draws, values))
-        data = (points.draws, points.scores, jumps.columns(points.values), tuple(self.plan), self.samples.names)
+        indicators = jumps.columns(points.values)
+        center = np.zeros(indicators.shape[-1]) if self.weights is None else self.weights.mean(indicators)
+        data = (points.draws, points.scores, indicators - center, tuple(self.plan), self.samples.names)
         more = (self.seed, points.chains, self.coordinates, points.states, points.weight)
         training = Training(*data, *more, base=jumps.base)
         with workers(self.executor) as team:
             fit = self.method.across(training)
-        how: dict[str, list[str]] = {}
-        for one, name in zip(wanted, jumps.how, strict=True):
-            how.setdefault(name or "unknown", []).append(self.values.labels[one.output])
-        info = {**fit.info, **points.info, "steps": how}
+        info = {**fit.info, **points.info, "steps": how_found(jumps, self.values.labels)}
         if isinstance(team, Team):
             info["executor"] = team.report()
-        each = [fit.g, *([] if fit.simpler is None else [fit.simpler.g])]
-        return Found(jumps.columns, [self.judged(training.f + g) for g in each], jumps.density, jumps.doubt, fit, info)
+        each = [self.judged(training.f + g) for g in (fit.g, *([] if fit.simpler is None else [fit.simpler.g]))]
+        if (weights := self.judged_weights) is not None:
+            each, info = [weights.draws(one, center) for one in each], {**info, **weights.info()}
+        return Found(jumps.columns, each, jumps.density, jumps.doubt, fit, info)
+
+    @property
+    def judged_weights(self) -> Weights | None:
+        """The weights of the draws that the estimate is made of."""
+        return self.weights and self.weights.part(self.plan[0].test) if len(self.plan) == 1 else self.weights
+
+    def seen(self, draws: np.ndarray, known: Average | None = None) -> Seen:
+        """Return draws as they are judged. Indicators are bounded: of their tails only that of weights counts."""
+        found = seen_as(self.judged_weights, draws, known)
+        if self.weights is None:
+            return found
+        return replace(found, status=lambda ess: [without_tails(one) for one in found.statuses(ess)])
 
     def judged(self, array: np.ndarray) -> np.ndarray:
         """Return the part of an array that the estimate is made of: the held-out draws, where there is no cross-fit."""
@@ -204,77 +209,111 @@ class Setting:
     def judge(self, found: Found, labels: tuple[str, ...], shape: tuple[int, ...]) -> Judge:
         test = self.plan[0].test
         samples = self.samples.select(test.chains, test.draws) if len(self.plan) == 1 else self.samples
-        return Judge(str(self.method), found.fit.simpler, found.info, stein_status(samples), self.guard, labels, shape)
+        weights = self.judged_weights
+        alarms = stein_status(samples) if weights is None else weights.stein_status(samples)
+        return Judge(str(self.method), found.fit.simpler, found.info, alarms, self.guard, labels, shape)
 
 
-def _thresholds(name: str, given: Any, values: Values) -> tuple[list[np.ndarray], tuple[int, ...]]:
-    """Return the thresholds of every output, and the shape of the result."""
-    if not isinstance(given, Mapping):
-        cuts = finite_array(name, given)
-        if cuts.ndim > 1:
-            raise InputError(f"`{name}` has shape {cuts.shape}, expected a number, a sequence of them, or a dict.")
-        return [np.atleast_1d(cuts)] * len(values.labels), (*values.shape, *cuts.shape)
-    found: list[np.ndarray] = [np.empty(0)] * len(values.labels)
-    for key, cuts in given.items():
-        which = [o for o, label in enumerate(values.labels) if label == key or label.startswith(f"{key}[")]
-        if not which:
-            raise InputError(f"`{name}` names {key!r}; the outputs are {', '.join(values.labels)}.")
-        for o in which:
-            found[o] = np.atleast_1d(finite_array(f"{name}[{key!r}]", cuts))
-    total = sum(map(len, found))
-    if not total:
-        raise InputError(f"`{name}` is an empty dict: there is nothing to estimate.")
-    return found, (total,)
+# Draws in a file --------------------------------------------------------------------------------------
 
 
-def _sensible(result: Estimate, columns: Columns) -> Estimate:
-    """Return probabilities between 0 and 1 that rise with the threshold, or fall; say so where no draw is beyond it."""
-    mean, error = result.mean.reshape(-1).copy(), result.standard_error.reshape(-1)
-    for o in np.unique(columns.output):
-        mine = np.flatnonzero(columns.output == o)
-        mine = mine[np.argsort(columns.cut[mine] * np.where(columns.above[mine], -1, 1), kind="stable")]
-        mean[mine] = [m[0] for m in in_order([mean[j : j + 1] for j in mine], [error[j : j + 1] for j in mine])]
-    none = np.ptp(result.values, axis=(0, 1)) == 0
-    result = _moved(result, np.clip(mean, 0.0, 1.0))
-    if not none.any():
-        return result
-    floor = np.where(none, 1 / result.values[..., 0].size, 0.0).reshape(result.shape)
+@dataclass(frozen=True, eq=False)
+class OnFile:
+    """Draws that stay in their file, f and how to fit: where f jumps is known of coordinates and linear functions."""
 
-    def wider(a: Average) -> Average:
-        return replace(a, standard_error=np.maximum(a.standard_error, floor))
+    source: Source
+    functions: Functions
+    spaced: Spaced
+    step: int
+    guard: bool
 
-    result = replace(result, plain=wider(result.plain), _average=wider(result._average))
-    return _said(result, [Status.of(Code.FEW_BEYOND, count=0.0) if constant else None for constant in none])
+    def fit(self, ask: Callable[[Values], list[Wanted]]) -> "Filed":
+        """Take jumps out and fit on every so many draws, then pass over all of them."""
+        chains, draws, _ = self.source.shape
+        wanted = ask(self._some(self.step)[1])
+        columns = sum(len(one.cuts) for one in wanted)
+        few = max(1, -(-chains * draws * columns // (LIMITS.entries * self.step)))
+        step = min(self.step * few, max(self.step, draws // LIMITS.fitted))
+        some, values = self._some(step)
+        check_standard(some)
+        standardise = Standardise.of(some)
+        plan = make_folds(chains, draws, self.spaced.folds, self.spaced.gap, step)
+        jumps = find_jumps(Cloud(some.draws, some.scores, values.array, plan, 1, None), wanted, lambda: None)
+        targets = Targets(None, jumps.columns.__call__)
+        averaged = targets(values.array)
+        fit = self.spaced.fit(some, averaged, draws, step, jumps.base)
+        choices = [
+            Choice([_Together(g, functools.partial(jumps.elsewhere, k)) for k, g in enumerate(one.fitted)], variance)
+            for one in (fit, fit.simpler)
+            if one is not None
+            for variance in [targets.variance(averaged + one.g)]
+        ]
+        parts = stretches(chains, draws, self.spaced.folds)
+        passed = pass_over(self.source, self.functions, targets, parts, choices, standardise)
+        info = {**fit.info, "steps": how_found(jumps, values.labels)}
+        judge = functools.partial(
+            Judge, str(self.spaced.method), fit.simpler, info, passed.stein_status(self.source), self.guard
+        )
+        return Filed(jumps, values, passed, judge)
+
+    def _some(self, step: int) -> tuple[Samples, Values]:
+        tile = self.source.every(step, self.functions.names)
+        return Samples.trusted(tile.draws, tile.scores, self.source.names), self.functions(tile)
 
 
-def _doubted(result: Estimate, doubt: np.ndarray) -> Estimate:
-    """Return the result with wider error bars where it is controlled, and is nothing exact beyond the doubt."""
-    controlled = np.array([method != "plain" for method in result.method])
-    doubt = np.where(controlled, doubt, 0.0)
-    error = result.standard_error.reshape(-1)
-    beyond = doubt > error
-    status = tuple(
-        tuple(s for s in found if not (more and s.code is Code.EXACT))
-        for found, more in zip(result.status, beyond, strict=True)
-    )
-    wider = np.hypot(error, doubt).reshape(result.shape)
-    return replace(result, status=status, _average=replace(result._average, standard_error=wider))
+class Filed(NamedTuple):
+    """Indicators of all draws of a file, as means over blocks of them."""
+
+    jumps: Jumps
+    values: Values  # of f, at the draws that were fitted on
+    passed: Passed
+    judge: Callable[[tuple[str, ...], tuple[int, ...]], Judge]
+
+    def seen(self, pick: slice, shift: np.ndarray, scale: np.ndarray) -> list[Seen]:
+        """Return some columns, plain and controlled, times a scale and shifted."""
+        found = []
+        for series in (self.passed.plain, *self.passed.controlled):
+            one = seen_in(series, self.passed, pick)
+            mean, error = shift + scale * one.average.mean, np.abs(scale) * one.average.standard_error
+            average, array = replace(one.average, mean=mean, standard_error=error), shift + scale * one.array
+            found.append(Seen(array, average, one.status, np.abs(array).max(axis=(0, 1))))
+        return found
 
 
-def _moved(result: Estimate, mean: np.ndarray) -> Estimate:
-    """Return the result with other means, its controlled draws moved along."""
-    shift = mean - result.mean.reshape(-1)
-    if not shift.any():
-        return result
-    average = replace(result._average, mean=mean.reshape(result.shape))
-    return replace(result, controlled=result.controlled + shift, _average=average)
+class _Together(NamedTuple):
+    """A fitted g with what takes the jump out beside it."""
+
+    one: Evaluator
+    base: Callable[[Samples], np.ndarray]
+
+    def __call__(self, samples: Samples) -> np.ndarray:
+        return self.one(samples) + self.base(samples)
+
+    def form(self, scaled: Standardise) -> Bilinear | None:
+        return None
 
 
-def _said(result: Estimate, why: Sequence[Status | None]) -> Estimate:
-    """Return the result with why some outputs are plain: it is not that nothing helped there, or that f is constant."""
-    other = (Code.NO_GAIN, Code.CONSTANT)
-    status = [
-        found if reason is None else (reason, *(s for s in found if s.code not in other))
-        for found, reason in zip(result.status, why, strict=True)
-    ]
-    return replace(result, status=tuple(status))
+def _file_probability(setting: OnFile, cuts: Any, upward: bool) -> Estimate:
+    filed = setting.fit(lambda values: thresholds(cuts, upward, values)[0])
+    columns, shape = filed.jumps.columns, thresholds(cuts, upward, filed.values)[1]
+    one = np.ones(len(columns.cut))
+    plain, *choices = filed.seen(slice(None), 0 * one, one)
+    judge = filed.judge(columns.labels(filed.values.labels), shape)
+    result = judge(plain, *(choice.where(choice.finite, plain) for choice in choices))
+    return sensible(doubted(result, filed.jumps.doubt), columns, 1 / filed.passed.plain.size)
+
+
+def with_file_quantiles(result: Estimate, asked: tuple[Any, ...], levels: Sequence[float]) -> Estimate:
+    """Return the result with quantiles: a Newton step of all draws from where those that are fitted on have them."""
+    filed = OnFile(*asked).fit(lambda values: at_levels([plain_quantile(values.array, p) for p in levels], levels))
+    jumps, values = filed.jumps, filed.values
+    judge = filed.judge(values.labels, values.shape)
+    estimates = []
+    for k, level in enumerate(levels):
+        pick = slice(k, None, len(levels))
+        density, cut = jumps.density[pick], jumps.columns.cut[pick]
+        slope = np.divide(1.0, density, out=np.zeros(len(density)), where=density > 0)
+        plain, *choices = filed.seen(pick, cut + level * slope, -slope)
+        tied = (values.array == np.quantile(values.array, level, axis=(0, 1))).mean(axis=(0, 1))
+        estimates.append(quantile(judge, level, plain, choices, density, jumps.doubt[pick], tied))
+    return quantiles_in_order(result, levels, estimates, how_found(jumps, values.labels))

@@ -4,6 +4,7 @@ import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -92,26 +93,12 @@ def estimate(
     seed = whole_number("seed", seed, 0)
     spaced = Spaced(method, folds, gap, seed, coordinates)
     if isinstance(samples, Streamed):
-        for name, given in {"cross_fit": not cross_fit, "executor": executor is not None}.items():
-            if given:
-                raise InputError(
-                    f"`{name}` is not for draws in a file. Leave it out, or read the draws into steincv.Samples."
-                )
-        source = samples.source
-        enough(f"{source.where} holds", *source.shape[:2])
-        functions = Functions.of(f, source)
-        whole_number("gap", gap, 0)
-        step = spaced.step(source.shape, functions.outputs(source))
-        if step > 1 and levels:
-            raise InputError("quantiles are not for so many draws in a file. Read some of them into steincv.Samples.")
+        functions, step = opened(samples, f, spaced, {"cross_fit": not cross_fit, "executor": executor is not None})
         if step > 1:
-            return _from_file(source, functions, spaced, step, "sd" in stats, guard)
-        whole = source.every(1, functions.names)
-        samples, f = Samples(whole.draws, whole.scores, source.names), functions.in_memory(whole)
+            return _from_file(samples.source, functions, spaced, step, "sd" in stats, levels, guard)
+        samples, f = read_whole(samples, functions)
     chains, draws, _ = samples.draws.shape
     enough("`samples` holds", chains, draws)
-    if levels:
-        samples.unweighted()
     plan: Sequence[Fold]
     if cross_fit:
         plan = make_folds(chains, draws, folds, gap)
@@ -141,20 +128,20 @@ def estimate(
             points = points.judged(values.array, averaged)
     info = {**fit.info, **points.info, **({"executor": team.report()} if isinstance(team, Team) else {})}
     judged = samples
-    asked = (samples, f, values, method, plan, seed, guard, executor, coordinates, points)
+    asked = (samples, f, values, method, plan, seed, guard, executor, coordinates, points, weights)
     if not cross_fit:
         judged, values, averaged, fit = _only(plan[0], samples, values, averaged, fit)
         weights = weights and weights.part(plan[0].test)
     alarms = stein_status(judged) if weights is None else weights.stein_status(judged)
     outputs = len(values.labels)
     choices = [averaged + g for g in (fit.g, *([] if fit.simpler is None else [fit.simpler.g]))]
-    seen: Callable[[np.ndarray], Seen] = Seen
     first, both = values.array, targets(values.array)
     if weights is not None:
         weighted = weights.w[..., None] * (both - center)
         both, *choices = (weights.draws(x, center) for x in (weighted, *choices))
-        first, seen = both[..., :outputs], functools.partial(_seen_weighted, weights)
+        first = both[..., :outputs]
         info |= weights.info()
+    seen = functools.partial(seen_as, weights)
     judge = Judge(str(method), fit.simpler, info, alarms, guard, values.labels, values.shape)
     result = judge(seen(first), *(seen(choice[..., :outputs]) for choice in choices))
     if (unit := targets.unit) is not None:
@@ -162,9 +149,7 @@ def estimate(
         result = result.with_sd(judge(plain, *(one.where(one.finite, plain) for one in found)))
     if not levels:
         return result
-    from .distribution import Setting, with_quantiles  # which needs this module
-
-    return with_quantiles(result, Setting(*asked), levels)
+    return _distribution().with_quantiles(result, asked, levels)
 
 
 def _fit_large(samples: Samples, targets: Float[np.ndarray, "chain draw out"], spaced: Spaced, step: int) -> CrossFit:
@@ -178,7 +163,9 @@ def _fit_large(samples: Samples, targets: Float[np.ndarray, "chain draw out"], s
     return CrossFit(g, fit.info, simpler)
 
 
-def _from_file(source: Source, functions: Functions, spaced: Spaced, step: int, sd: bool, guard: bool) -> Estimate:
+def _from_file(
+    source: Source, functions: Functions, spaced: Spaced, step: int, sd: bool, levels: Sequence[float], guard: bool
+) -> Estimate:
     """Estimate from more draws than are held: fit on every so many, then pass over all of them."""
     start, method = time.perf_counter(), spaced.method
     if getattr(method, "checkpoint", None) is not None:
@@ -200,24 +187,57 @@ def _from_file(source: Source, functions: Functions, spaced: Spaced, step: int, 
     info = {**fit.info, "seconds": time.perf_counter() - start, "streamed": streamed}
     judge = Judge(str(method), fit.simpler, info, passed.stein_status(source), guard, passed.labels, passed.shape)
     outputs = len(passed.labels)
-    result = judge(*(_seen(series, passed, slice(0, outputs)) for series in (passed.plain, *passed.controlled)))
-    if (unit := targets.unit) is None:
+    result = judge(*(seen_in(series, passed, slice(0, outputs)) for series in (passed.plain, *passed.controlled)))
+    if (unit := targets.unit) is not None:
+        status = functools.partial(passed.value_status, slice(outputs, 2 * outputs))
+        plain, *better = (
+            Seen(*block_deviation(unit, series, outputs), status) for series in (passed.plain, *passed.controlled)
+        )
+        result = result.with_sd(judge(plain, *(one.where(one.finite, plain) for one in better)))
+    if not levels:
         return result
-    status = functools.partial(passed.value_status, slice(outputs, 2 * outputs))
-    plain, *better = (
-        Seen(*block_deviation(unit, series, outputs), status) for series in (passed.plain, *passed.controlled)
-    )
-    return result.with_sd(judge(plain, *(one.where(one.finite, plain) for one in better)))
+    return _distribution().with_file_quantiles(result, (source, functions, spaced, step, guard), levels)
 
 
-def _seen(series: Series, passed: Passed, which: slice) -> "Seen":
+def _distribution() -> ModuleType:
+    from . import distribution  # which needs this module
+
+    return distribution
+
+
+def opened(samples: Streamed, f: Any, spaced: Spaced, refused: Mapping[str, bool]) -> tuple[Functions, int]:
+    """Return f as it is read from a file, and the step at which draws are fitted on; `refused`: what files have not."""
+    for name, given in refused.items():
+        if given:
+            raise InputError(
+                f"`{name}` is not for draws in a file. Leave it out, or read the draws into steincv.Samples."
+            )
+    source = samples.source
+    enough(f"{source.where} holds", *source.shape[:2])
+    functions = Functions.of(f, source)
+    whole_number("gap", spaced.gap, 0)
+    return functions, spaced.step(source.shape, functions.outputs(source))
+
+
+def read_whole(samples: Streamed, functions: Functions) -> tuple[Samples, Any]:
+    """Return all draws of a file, and f as it is asked for in memory."""
+    whole = samples.source.every(1, functions.names)
+    return Samples(whole.draws, whole.scores, samples.source.names), functions.in_memory(whole)
+
+
+def seen_in(series: Series, passed: Passed, which: slice) -> "Seen":
     """Return some columns of a series."""
     status = functools.partial(passed.value_status, which)
     return Seen(series.means()[..., which], series.average()[which], status, series.largest[which])
 
 
-def _seen_weighted(weights: Weights, array: Float[np.ndarray, "chain draw out"]) -> "Seen":
-    return Seen(array, weights.average(array), lambda ess: weights.value_status(array, ess))
+def seen_as(
+    weights: Weights | None, array: Float[np.ndarray, "chain draw out"], known: Average | None = None
+) -> "Seen":
+    """Return draws as they are judged, which have weights or have none; `known` is their average, if it is."""
+    if weights is None:
+        return Seen(array, known)
+    return Seen(array, known or weights.average(array), lambda ess: weights.value_status(array, ess))
 
 
 def enough(what: str, chains: int, draws: int) -> None:

@@ -379,11 +379,16 @@ class Spaced(NamedTuple):
         wanted = min(chains * draws, 4 * fewest_fitted(chains, draws, self.folds, self.gap))
         return max(1, wanted // LARGE.draws, chains * draws // held)
 
-    def fit(self, samples: Samples, targets: np.ndarray, draws: int, step: int) -> CrossFit:
-        """Return a fit on every `step`-th of so many draws per chain, which the samples are."""
+    def fit(
+        self, samples: Samples, targets: np.ndarray, draws: int, step: int, base: np.ndarray | None = None
+    ) -> CrossFit:
+        """Return a fit on every `step`-th of so many draws per chain, which the samples are.
+
+        `base`: of every fold a control variate that members are fitted beside, as in `Training`; their g is without it.
+        """
         folds = tuple(make_folds(len(samples.draws), draws, self.folds, self.gap, step))
         data = (samples.draws, samples.scores, targets, folds, samples.names, self.seed, len(samples.draws))
-        fit = self.method.across(Training(*data, self.coordinates, keep=True))
+        fit = self.method.across(Training(*data, self.coordinates, keep=True, base=base))
         if len(fit.fitted) != len(folds):
             raise InputError(f"{self.method} cannot be evaluated at draws it was not given. Use fewer draws.")
         return fit

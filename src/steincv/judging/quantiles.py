@@ -7,6 +7,7 @@ from jaxtyping import Float
 from scipy.optimize import isotonic_regression
 
 from .error_bars import Average, array_stats
+from .weighted import Weights
 
 
 def plain_quantile(values: Float[np.ndarray, "chain draw out"], level: float) -> Average:
@@ -21,6 +22,31 @@ def plain_quantile(values: Float[np.ndarray, "chain draw out"], level: float) ->
         ess[moving] = stats.ess(values[..., moving], **how)
     fine = np.isfinite(ess) & np.isfinite(error)
     return Average(mean, np.where(fine, error, 0.0), np.where(fine, ess, float(chains * draws)))
+
+
+def weighted_quantile(values: Float[np.ndarray, "chain draw out"], level: float, weights: Weights) -> Average:
+    """Return the same of draws with weights: the error is that of the level, on the scale of the output."""
+    w = weights.w.reshape(-1)
+    flat = values.reshape(len(w), -1)
+    order = np.argsort(flat, axis=0, kind="stable")
+    ordered, share = np.take_along_axis(flat, order, axis=0), np.cumsum(w[order], axis=0) / w.sum()
+    share -= w[order] / (2 * w.sum())  # a draw stands in the middle of its weight
+
+    def at(levels: np.ndarray) -> np.ndarray:
+        return np.array([np.interp(p, share[:, o], ordered[:, o]) for o, p in enumerate(levels)])
+
+    mean = at(np.full(flat.shape[1], level))
+    shares = weights.average(indicator_draws(1.0 * (values <= mean), weights))
+    low, high = (at(np.clip(level + side * shares.standard_error, 0, 1)) for side in (-1, 1))
+    return Average(mean, (high - low) / 2, shares.ess)
+
+
+def indicator_draws(indicators: np.ndarray, weights: Weights | None) -> Float[np.ndarray, "chain draw out"]:
+    """Return draws with the mean of the indicators and its error; without weights they are the indicators."""
+    if weights is None:
+        return indicators
+    center = weights.mean(indicators)
+    return weights.draws(weights.w[..., None] * (indicators - center), center)
 
 
 def quantile_draws(

@@ -1,7 +1,7 @@
 """Derivatives of f in the unconstrained coordinates, where f is a function that JAX can differentiate."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ class Comparison(NamedTuple):
     places: int = 64
     kinked: float = 0.1
     odd: float = 0.04
+    held: int = 1 << 24  # numbers of all the points on lines that are made at a time
 
 
 COMPARISON = Comparison()
@@ -39,6 +40,7 @@ class Derivatives:
     points: Float[np.ndarray, "n dim"]
     outputs: int
     known: Bool[np.ndarray, " out"]
+    _programs: dict[int, Callable] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -104,6 +106,25 @@ class Derivatives:
             return jax.jvp(lambda x: jax.vjp(self.function, x)[1](row[1])[0], (row[0],), (row[2],))[1]
 
         return self._pieces(at, self._unit(output), directions)
+
+    def along(
+        self, output: int, direction: Float[np.ndarray, " dim"], steps: Float[np.ndarray, "n step"]
+    ) -> Float[np.ndarray, "n step"]:
+        """Return an output at so many places on a line through every point."""
+        jax = _tools().jax
+
+        def at(point: Any, steps: Any, direction: Any) -> Any:
+            return jax.vmap(lambda step: self.function(point + step * direction)[output])(steps)
+
+        if output not in self._programs:
+            self._programs[output] = jax.jit(jax.vmap(at, in_axes=(0, 0, None)))
+        piece = max(1, COMPARISON.held // (steps.shape[1] * self.points.shape[1]))
+        with jax.enable_x64(True):
+            parts = [
+                np.asarray(self._programs[output](self.points[i : i + piece], steps[i : i + piece], direction))
+                for i in range(0, len(steps), piece)
+            ]
+        return np.concatenate(parts)
 
     def _unit(self, output: int) -> np.ndarray:
         return np.broadcast_to(np.eye(self.outputs)[output], (len(self.points), self.outputs))

@@ -261,14 +261,6 @@ class Samples:
         """Whether these are points without scores, from `Samples.at`."""
         return self.scores is self.draws
 
-    def unweighted(self) -> None:
-        """Refuse draws with weights, where probabilities and quantiles are asked for."""
-        if self.log_weights is not None:
-            raise InputError(
-                "probabilities and quantiles are not for draws with `log_weights`. Estimate the mean of the indicator, "
-                "scv.estimate(samples, lambda x: 1.0 * (x[0] > 0)), or resample the draws by their weights."
-            )
-
     def select(self, chains: np.ndarray, draws: np.ndarray) -> "Samples":
         """The rectangle of those chains and draw indices. Already validated, so not checked again."""
         part = object.__new__(Samples)

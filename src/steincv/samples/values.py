@@ -157,12 +157,15 @@ class Targets:
     """The functions that are controlled: f, and its square about the mean where a standard deviation is asked for."""
 
     unit: Unit | None
+    make: Callable[[np.ndarray], np.ndarray] | None = None  # of f, where something else of it is averaged
 
     @classmethod
     def of(cls, array: np.ndarray, sd: bool) -> "Targets":
         return cls(Unit.of(array) if sd else None)
 
     def __call__(self, array: np.ndarray) -> np.ndarray:
+        if self.make is not None:
+            return self.make(array)
         return array if self.unit is None else np.concatenate([array, self.unit(array) ** 2], axis=-1)
 
     def columns(self, targets: np.ndarray) -> np.ndarray:

@@ -10,9 +10,10 @@ from jaxtyping import Bool, Float, Int
 from ..runtime.threads import side_by_side
 from ..runtime.validation import reserve
 from ..samples.derivatives import Derivatives
+from ..samples.samples import Samples
 from .folds import Fold
-from .rises import Place, find_place, monotone_in
-from .steps import Step, fit_step
+from .rises import Crossing, Place, find_place, monotone_in
+from .steps import Rise, Step, fit_steps
 
 
 class Search(NamedTuple):
@@ -42,9 +43,17 @@ class Columns(NamedTuple):
     def __call__(self, values: Float[np.ndarray, "*rows out"]) -> Float[np.ndarray, "*rows column"]:
         return 1.0 * ((values[..., self.output] > self.cut) == self.above)
 
+    def labels(self, outputs: Sequence[str]) -> tuple[str, ...]:
+        """Return the name of every probability."""
+        each = zip(self.output, self.cut, self.above, strict=True)
+        return tuple(f"P({outputs[o]} {'>' if above else '<='} {c:g})" for o, c, above in each)
+
 
 class Points(NamedTuple):
-    """States of chains with f at each, as in `families.method.Training`; chains after those of the folds are idle."""
+    """States of chains with f at each, as in `families.method.Training`; chains after those of the folds are idle.
+
+    - `again`: where draws have weights of their own, what takes each as often as its weight says.
+    """
 
     draws: Float[np.ndarray, "chain state dim"]
     scores: Float[np.ndarray, "chain state dim"]
@@ -52,27 +61,16 @@ class Points(NamedTuple):
     folds: Sequence[Fold]
     states: int
     weight: Float[np.ndarray, "chain state"] | None
+    again: Callable[[np.ndarray], np.ndarray] | None = None
 
     def rows(self, fold: Fold, *, train: bool) -> Int[np.ndarray, " n"]:
         """Return the numbers of the draws that a fold is fitted on, or of all states that it is judged by."""
         number = np.arange(self.draws.shape[0] * self.draws.shape[1]).reshape(self.draws.shape[:2])
         block, own = (fold.train, np.zeros(1, int)) if train else (fold.test, np.arange(self.states))
-        return number[np.ix_(block.chains, (block.draws[:, None] * self.states + own).ravel())].ravel()
-
-
-@dataclass(frozen=True, eq=False)
-class Jumps:
-    """What was found: the columns, how each output rises (None: unknown), and the base of every fold.
-
-    - `density`: of f at every cut, where a quantile was asked for.
-    - `doubt`: how far each probability may be off because the place of the jump is only known between draws.
-    """
-
-    columns: Columns
-    how: tuple[str | None, ...]
-    base: Float[np.ndarray, "fold chain state column"]
-    density: Float[np.ndarray, " column"]
-    doubt: Float[np.ndarray, " column"]
+        found = number[np.ix_(block.chains, (block.draws[:, None] * self.states + own).ravel())].ravel()
+        if train and self.again is not None and self.weight is not None:
+            return found[self.again(self.weight.reshape(-1)[found])]
+        return found
 
 
 class Wanted(NamedTuple):
@@ -83,6 +81,64 @@ class Wanted(NamedTuple):
     above: bool = False
     levels: Float[np.ndarray, " cut"] | None = None
     errors: Float[np.ndarray, " cut"] | None = None
+
+
+class Taken(NamedTuple):
+    """What takes the jumps of one output out: its cuts, and for every fold a step, where `kept`.
+
+    - `density`: of f at every cut, where a quantile was asked for.
+    - `doubt`: how far each probability may be off because the place of the jump is only known between draws.
+    """
+
+    wanted: Wanted
+    cuts: Float[np.ndarray, " cut"]
+    density: Float[np.ndarray, " cut"]
+    doubt: Float[np.ndarray, " cut"]
+    kept: Bool[np.ndarray, "fold cut"]
+    place: Place | None = None
+    steps: Sequence[Step] = ()
+
+    @property
+    def how(self) -> str:
+        """Along what the output rises."""
+        return self.place.how if self.place is not None and self.kept.any() else "unknown"
+
+    def elsewhere(self, fold: int, x: np.ndarray, s: np.ndarray) -> Float[np.ndarray, "n cut"]:
+        """Return a fold's base at other points; zero where it is only known at those that it was made for."""
+        if self.place is None or self.place.elsewhere is None or not self.kept[fold].any():
+            return np.zeros((len(x), len(self.cuts)))
+        return np.where(
+            self.kept[fold], self.at(fold, self.place.elsewhere(x, s), x, self.place.crossings(self.cuts)), 0.0
+        )
+
+    def at(self, fold: int, rise: Rise, x: np.ndarray, crossings: Sequence[Crossing]) -> Float[np.ndarray, "n cut"]:
+        """Return the control variate of a fold, for the columns that were asked for."""
+        controls = self.steps[fold].controls(rise, x)
+        g = np.sum([one.sign * controls(one.at)[0] for one in crossings], axis=0)
+        return -g if self.wanted.above else g
+
+
+@dataclass(frozen=True, eq=False)
+class Jumps:
+    """What was found: the columns, what takes the jumps of every output out, and the base of every fold."""
+
+    columns: Columns
+    taken: Sequence[Taken]
+    base: Float[np.ndarray, "fold chain state column"]
+
+    @property
+    def density(self) -> Float[np.ndarray, " column"]:
+        return np.concatenate([one.density for one in self.taken])
+
+    @property
+    def doubt(self) -> Float[np.ndarray, " column"]:
+        return np.concatenate([one.doubt for one in self.taken])
+
+    def elsewhere(self, fold: int, samples: Samples) -> Float[np.ndarray, "chain draw column"]:
+        """Return a fold's base at other draws."""
+        x, s = (a.reshape(-1, samples.dim) for a in (samples.draws, samples.scores))
+        found = np.concatenate([one.elsewhere(fold, x, s) for one in self.taken], axis=1)
+        return found.reshape(*samples.draws.shape[:2], -1)
 
 
 def find_jumps(points: Points, wanted: Sequence[Wanted], differentiate: Callable[[], Derivatives | None]) -> Jumps:
@@ -101,49 +157,53 @@ def find_jumps(points: Points, wanted: Sequence[Wanted], differentiate: Callable
     f = points.values.reshape(len(x), -1)
     coordinate = monotone_in(x, f)
     derivatives = None if all(coordinate[one.output] >= 0 for one in wanted) else differentiate()
+    like, own = f, np.ones((len(x), 1))  # f as often as weights of draws say, and these weights
+    if points.again is not None and points.weight is not None:
+        like, own = f[points.again(points.weight.reshape(-1))], points.weight.reshape(-1, 1)
     base = np.zeros((len(points.folds), len(x), count))
     start = np.cumsum([0, *(len(one.cuts) for one in wanted)])
 
-    def one(j: int) -> tuple[np.ndarray, np.ndarray, str | None, np.ndarray]:
-        asked = wanted[j]
-        place = find_place(asked.output, x, s, f[:, asked.output], coordinate[asked.output], derivatives)
-        cuts, density = asked.cuts, np.zeros(len(asked.cuts))
+    def one(j: int) -> Taken:
+        asked, values = wanted[j], f[:, wanted[j].output]
+        place = find_place(asked.output, x, s, values, coordinate[asked.output], derivatives)
+        density = np.zeros(len(asked.cuts))
         if asked.levels is not None:
-            density = plain_density(f[:, asked.output], asked.levels, asked.errors)
+            density = plain_density(like[:, asked.output], asked.levels, asked.errors)
+        kept = np.zeros((len(points.folds), len(asked.cuts)), dtype=bool)
+        found = Taken(asked, asked.cuts, density, np.zeros(len(asked.cuts)), kept, place)
         if place is None:
-            return cuts, density, None, np.zeros(len(cuts))
-        steps = [fit_step(place.rise.part(rows), x[rows]) for rows in trained]
+            return found
+        found = found._replace(steps=fit_steps(place.rise, x, trained))
         if asked.levels is not None and place.how != "regression":
-            cuts, density = _search(points, place, steps, x, asked)
-        sign = -1.0 if place.falls != asked.above else 1.0
-        here = place.cut(cuts)
-        jumps = 1.0 * (place.rise.h[:, None] <= here)
+            cuts, density = _search(points, place, found.steps, x, values, density, asked)
+            found = found._replace(cuts=cuts, density=density)
+        jumps = 1.0 * (values[:, None] <= found.cuts)
+        sign, crossings = -1.0 if asked.above else 1.0, place.crossings(found.cuts)
         mine = base[:, :, start[j] : start[j + 1]]
-        for k, (step, rows) in enumerate(zip(steps, trained, strict=True)):
-            g = step(place.rise, x, here)
-            fine = (jumps[rows] + g[rows]).var(axis=0) <= SEARCH.harmful * jumps[rows].var(axis=0)
-            mine[k] = np.where(fine & np.isfinite(g).all(axis=0), sign * g, 0.0)
-        mine[..., _off_zero(np.concatenate([mine[k, rows] for k, rows in enumerate(tests)]))] = 0.0
-        doubt = _density(place.rise.h, here) * place.doubt(cuts)
+        for k, rows in enumerate(trained):
+            mine[k] = found.at(k, place.rise, x, crossings)
+            left = (jumps[rows] + sign * mine[k, rows]).var(axis=0)
+            kept[k] = (left <= SEARCH.harmful * jumps[rows].var(axis=0)) & np.isfinite(mine[k]).all(axis=0)
+        mine[~np.broadcast_to(kept[:, None], mine.shape)] = 0.0
+        off = _off_zero(np.concatenate([own[rows] * mine[k, rows] for k, rows in enumerate(tests)]))
+        mine[..., off], kept[:, off] = 0.0, False
+        doubt = _density(place.rise.h, place.cut(found.cuts)) * place.doubt(found.cuts)
         if place.how == "regression":  # h is only like f: a draw may lie between their cuts
             doubt = np.maximum(doubt, points.states / len(x))
-        doubt = np.where(mine.any(axis=(0, 1)), doubt, 0.0)
-        return cuts, density, place.how if mine.any() else None, doubt
+        return found._replace(doubt=np.where(kept.any(axis=0), doubt, 0.0))
 
     trained = [points.rows(fold, train=True) for fold in points.folds]
     # of orbits, whose states have their weights, the first is the draw
     tests = [points.rows(fold, train=False)[:: points.states] for fold in points.folds]
     tasks = [lambda j=j: one(j) for j in range(len(wanted))]
     # derivatives are JAX's: they are asked for one output after the other
-    found = [task() for task in tasks] if derivatives is not None else side_by_side(tasks, SEARCH.work * len(x))
+    taken = [task() for task in tasks] if derivatives is not None else side_by_side(tasks, SEARCH.work * len(x))
     columns = Columns(
         np.repeat([one.output for one in wanted], np.diff(start)),
-        np.concatenate([cuts for cuts, *_ in found]),
+        np.concatenate([one.cuts for one in taken]),
         np.repeat([one.above for one in wanted], np.diff(start)),
     )
-    shape = (len(points.folds), chains, states, count)
-    density, doubt = (np.concatenate([one[k] for one in found]) for k in (1, 3))
-    return Jumps(columns, tuple(one[2] for one in found), base.reshape(shape), density, doubt)
+    return Jumps(columns, taken, base.reshape(len(points.folds), chains, states, count))
 
 
 def _off_zero(g: Float[np.ndarray, "n cut"]) -> Bool[np.ndarray, " cut"]:
@@ -175,27 +235,41 @@ def plain_density(f: np.ndarray, levels: np.ndarray, errors: np.ndarray | None) 
 
 
 def _search(
-    points: Points, place: Place, steps: Sequence[Step], x: np.ndarray, asked: Wanted
+    points: Points,
+    place: Place,
+    steps: Sequence[Step],
+    x: np.ndarray,
+    f: np.ndarray,
+    usual: np.ndarray,
+    asked: Wanted,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return where the distribution function with the jump taken out has the wanted levels, and the density there."""
     assert asked.levels is not None
     assert asked.errors is not None
-    levels = 1 - asked.levels if place.falls else asked.levels
+    if place.knots is not None:  # in units of h, along which f may be level
+        levels = 1 - asked.levels if place.falls else asked.levels
+        instead = asked._replace(cuts=place.cut(asked.cuts), levels=levels)
+        like = plain_density(place.rise.h, levels, asked.errors)
+        itself = Place(place.rise, place.how)
+        cut, density = _search(points, itself, steps, x, place.rise.h, like, instead)
+        value, slope = place.back(cut)
+        return value, np.divide(density, slope, out=np.zeros_like(density), where=slope > 0)
     tests = [points.rows(fold, train=False) for fold in points.folds]
     weight = np.ones(len(x)) if points.weight is None else points.weight.reshape(-1)
     total = sum(weight[rows].sum() for rows in tests)
-    first = place.cut(asked.cuts)
-    usual = plain_density(place.rise.h, levels, asked.errors)
-    cut, density = first, usual
+    controls = [step.controls(place.rise.part(rows), x[rows]) for step, rows in zip(steps, tests, strict=True)]
+    cut, density = asked.cuts, usual
     farthest = SEARCH.farthest * np.divide(asked.errors, usual, out=np.zeros_like(usual), where=usual > 0)
     for _ in range(SEARCH.rounds):
         reached, rate = np.zeros(len(cut)), np.zeros(len(cut))
-        for step, rows in zip(steps, tests, strict=True):
-            rise, here = place.rise.part(rows), x[rows]
-            reached += weight[rows] @ ((rise.h[:, None] <= cut) + step(rise, here, cut)) / total
-            rate += weight[rows] @ step.density(rise, here, cut) / total
+        crossings = place.crossings(cut)
+        for control, rows in zip(controls, tests, strict=True):
+            reached += weight[rows] @ (1.0 * (f[rows, None] <= cut)) / total
+            for at, sign, moves in (one.part(rows) for one in crossings):
+                g, slope = control(at)
+                reached += weight[rows] @ (sign * g) / total
+                rate += weight[rows] @ (moves * slope) / total
         density = np.clip(rate, usual / SEARCH.unlike, usual * SEARCH.unlike)
-        move = np.divide(reached - levels, density, out=np.zeros_like(cut), where=density > 0)
-        cut = np.clip(cut - move, first - farthest, first + farthest)
-    value, slope = place.back(cut)
-    return value, np.divide(density, slope, out=np.zeros_like(density), where=slope > 0)
+        move = np.divide(reached - asked.levels, density, out=np.zeros_like(cut), where=density > 0)
+        cut = np.clip(cut - move, asked.cuts - farthest, asked.cuts + farthest)
+    return cut, density

@@ -1,5 +1,6 @@
 """Where an output of f rises, and along what: one coordinate, its gradient, or what a regression finds."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -7,9 +8,9 @@ import numpy as np
 from jaxtyping import Float
 
 from ..samples.derivatives import Derivatives
-from .steps import Rise, along_coordinate, along_gradient, along_one
+from .steps import Rise, along_coordinate, along_line, along_one
 
-How = Literal["coordinate", "linear", "gradient", "regression"]
+How = Literal["coordinate", "linear", "gradient", "lines", "regression"]
 
 
 class Finding(NamedTuple):
@@ -21,24 +22,117 @@ class Finding(NamedTuple):
     explained: float = 0.5  # share of the variance that a linear regression must explain to be of use
     knots: int = 200  # points on a curve through all draws; near a place, so many on either side make a polynomial
     near: int = 4
-    dimensions: int = 64  # the most in which second derivatives are summed
+    tried: int = 4  # coordinates in which f may be linear, those that it changes most with
+    steps: tuple[float, ...] = (-3.0, -1.0, 1.0, 3.0)  # in standard deviations, at which that is checked
+    far: float = 50.0  # standard deviations: a cut there is one that is never met
+    grid: int = 49  # places on every line, from end to end of all draws, between which crossings are looked for
+    crossings: int = 3  # on a line, at most: of others the jump stays
+    rounds: int = 4  # of false position
 
 
 FINDING = Finding()
 
 
+class Crossing(NamedTuple):
+    """Where f crosses a cut along the lines of a field: there h is `at`, f rises or falls, and `at` moves with the cut.
+
+    Each is given for every point and cut, or for all points at once.
+    """
+
+    at: Float[np.ndarray, "#n cut"]
+    sign: Float[np.ndarray, "#n cut"]
+    rate: Float[np.ndarray, "#n cut"]
+
+    def part(self, rows: np.ndarray) -> "Crossing":
+        """Return the same at some of the points."""
+        return Crossing(*(one if len(one) == 1 else one[rows] for one in self))
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """f on lines of one direction, one through every point, at the same places of h on all of them.
+
+    A crossing depends on the line alone, not on where on it the point is: so the field is as smooth along its lines as
+    it has to be, whatever kinks and jumps f has.
+    """
+
+    derivatives: Derivatives
+    output: int
+    direction: Float[np.ndarray, " dim"]
+    h: Float[np.ndarray, " n"]
+    places: Float[np.ndarray, " place"]
+    values: Float[np.ndarray, "n place"]
+
+    @classmethod
+    def of(cls, derivatives: Derivatives, output: int, direction: np.ndarray, h: np.ndarray) -> "Lines":
+        places = np.linspace(h.min() - h.std() / 2, h.max() + h.std() / 2, FINDING.grid)
+        return cls(derivatives, output, direction, h, places, derivatives.along(output, direction, places - h[:, None]))
+
+    def crossings(self, c: np.ndarray) -> list[Crossing]:
+        """Return the first crossings of every line, as many as any of them has."""
+        values, far = self.values, np.full((1, len(c)), self.places[0] - FINDING.far * self.h.std())
+        above = values[:, :, None] > c
+        change = (above[:, 1:] != above[:, :-1]) & np.isfinite(values[:, 1:] + values[:, :-1])[..., None]
+        number = np.cumsum(change, axis=1, dtype=np.int8)
+        found = []
+        for k in range(min(FINDING.crossings, int(number[:, -1].max(initial=0)))):
+            cell = np.argmax(number == k + 1, axis=1)
+            there = number[:, -1] > k
+            low, high = ((self.places[j], np.take_along_axis(values, j, axis=1) - c) for j in (cell, cell + 1))
+            at, rate = self._between(low, high, c)
+            sign = np.where(low[1] > 0, -1.0, 1.0)
+            found.append(Crossing(np.where(there, at, far), np.where(there, sign, 0.0), np.where(there, rate, 0.0)))
+        return found or [Crossing(far, 0 * far, 0 * far)]
+
+    def _between(
+        self, low: tuple[np.ndarray, np.ndarray], high: tuple[np.ndarray, np.ndarray], c: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return where f - c is zero between two places where it is not of the same sign, and how that moves with c.
+
+        By false position; the value at an end that has stayed twice is halved (the Illinois rule).
+        """
+        (a, fa), (b, fb) = low, high
+        here = self.h[:, None]
+        rate = np.divide(b - a, np.abs(fb - fa), out=np.zeros_like(fa), where=fb != fa)
+        for _ in range(FINDING.rounds):
+            at = np.where(fb != fa, b - fb * np.divide(b - a, fb - fa, out=np.zeros_like(fa), where=fb != fa), a)
+            value = self.derivatives.along(self.output, self.direction, at - here) - c
+            same = (value > 0) == (fb > 0)
+            a, fa, b, fb = np.where(same, a, b), np.where(same, fa / 2, fb), at, value
+        return at, rate
+
+
 @dataclass(frozen=True, eq=False)
 class Place:
-    """A rise in place of an output of f, which is the same, or rises or falls with it.
+    """A rise in place of an output of f, which is the same, or rises or falls with it, or crosses cuts where it says.
 
     - `falls`: f falls where h rises.
     - `knots`: h and f at the points, both in increasing order of h, where h is not f itself.
+    - `slope`: f is h times it, and it does not change along the field.
+    - `lines`: f along the field, where its crossings have to be looked for.
+    - `elsewhere`: the rise at other points from draws and scores, where these are enough.
     """
 
     rise: Rise
     how: How
     falls: bool = False
     knots: tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]] | None = None
+    slope: Float[np.ndarray, " n"] | None = None
+    lines: Lines | None = None
+    elsewhere: Callable[[np.ndarray, np.ndarray], Rise] | None = None
+
+    def crossings(self, c: Float[np.ndarray, " cut"]) -> list[Crossing]:
+        """Return where h is when f passes c along the field."""
+        one = np.ones((1, len(c)))
+        if self.lines is not None:
+            return self.lines.crossings(c)
+        if self.slope is not None:
+            slope, far = self.slope[:, None], FINDING.far * self.rise.h.std()
+            middle = self.rise.h.mean()
+            return [Crossing(np.clip(c / slope, middle - far, middle + far), np.sign(slope) * one, one / np.abs(slope))]
+        if self.knots is None:
+            return [Crossing(c[None], one, one)]
+        return [Crossing(self.cut(c)[None], -one if self.falls else one, one)]
 
     def cut(self, c: Float[np.ndarray, " cut"]) -> Float[np.ndarray, " cut"]:
         """Return where h is cut when f is cut at c: between the same two points."""
@@ -123,28 +217,39 @@ def find_place(
         return None
     slopes, left = _regression(x, f)
     if left <= FINDING.exact:
-        gradient = np.broadcast_to(slopes, x.shape)
-        i = int(np.argmax(np.abs(slopes) * x.std(axis=0)))
-        return Place(along_one(f, gradient, np.zeros_like(x), s, i), "linear")
+        elsewhere = _elsewhere(slopes, x, f)
+        return Place(elsewhere(x, s)._replace(h=f), "linear", elsewhere=elsewhere)
     if derivatives is not None and derivatives.known[output]:
         place = _by_gradient(output, x, s, f, derivatives)
         if place is not None:
             return place
     if left**2 > 1 - FINDING.explained:
         return None
-    h = x @ slopes
-    i = int(np.argmax(np.abs(slopes) * x.std(axis=0)))
-    rise = along_one(h, np.broadcast_to(slopes, x.shape), np.zeros_like(x), s, i)
-    return Place(rise, "regression", knots=(np.sort(h), np.sort(f)))
+    elsewhere = _elsewhere(slopes, x, f)
+    rise = elsewhere(x, s)
+    return Place(rise, "regression", knots=(np.sort(rise.h), np.sort(f)), elsewhere=elsewhere)
+
+
+def _elsewhere(slopes: np.ndarray, x: np.ndarray, f: np.ndarray) -> Callable[[np.ndarray, np.ndarray], Rise]:
+    """Return the rise of the linear function with these slopes that is f on average, at any points."""
+    shift, i = float((f - x @ slopes).mean()), int(np.argmax(np.abs(slopes) * x.std(axis=0)))
+
+    def rise(x: np.ndarray, s: np.ndarray) -> Rise:
+        return along_one(shift + x @ slopes, np.broadcast_to(slopes, x.shape), np.zeros_like(x), s, i)
+
+    return rise
 
 
 def _monotone(x: np.ndarray, s: np.ndarray, f: np.ndarray, i: int) -> Place:
-    rise = along_coordinate(x, s, i)
+    def elsewhere(x: np.ndarray, s: np.ndarray) -> Rise:
+        return along_coordinate(x, s, i)
+
+    rise = elsewhere(x, s)
     if np.array_equal(x[:, i], f):
-        return Place(rise, "coordinate")
+        return Place(rise, "coordinate", elsewhere=elsewhere)
     order = np.argsort(x[:, i], kind="stable")
     knots = x[order, i], f[order]
-    return Place(rise, "coordinate", bool(knots[1][0] > knots[1][-1]), knots)
+    return Place(rise, "coordinate", bool(knots[1][0] > knots[1][-1]), knots, elsewhere=elsewhere)
 
 
 def _regression(x: np.ndarray, f: np.ndarray) -> tuple[np.ndarray, float]:
@@ -158,27 +263,55 @@ def _regression(x: np.ndarray, f: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def _by_gradient(output: int, x: np.ndarray, s: np.ndarray, f: np.ndarray, derivatives: Derivatives) -> Place | None:
-    """Return the rise along the coordinate in which f has the steadiest slope, or along the whole gradient."""
-    if not derivatives.smooth(output):
-        return None
+    """Return the rise along a coordinate in which f is linear or has a steady slope, or of crossings along lines."""
     gradient = derivatives.gradient(output)
     if not np.isfinite(gradient).all() or not gradient.any():
         return None
     scale = x.std(axis=0)
-    steady = np.where((gradient > 0).all(axis=0) | (gradient < 0).all(axis=0), np.abs(gradient).min(axis=0), 0.0)
-    i = int(np.argmax(steady * scale))
-    if steady[i] * scale[i] > FINDING.slope * f.std():
-        unit = np.broadcast_to(np.eye(x.shape[1])[i], x.shape)
-        row = derivatives.turned(output, unit)
-        return Place(along_one(f, gradient, row, s, i), "gradient") if np.isfinite(row).all() else None
-    if x.shape[1] > FINDING.dimensions:
+    if derivatives.smooth(output):
+        steady = np.where((gradient > 0).all(axis=0) | (gradient < 0).all(axis=0), np.abs(gradient).min(axis=0), 0.0)
+        i = int(np.argmax(steady * scale))
+        if steady[i] * scale[i] > FINDING.slope * f.std():
+            row = derivatives.turned(output, np.broadcast_to(np.eye(x.shape[1])[i], x.shape))
+            if np.isfinite(row).all():
+                return Place(along_one(f, gradient, row, s, i), "gradient")
+        most = np.argsort(-np.abs(gradient).mean(axis=0) * scale)[: FINDING.tried]
+        tried = [_linear(output, x, s, f, int(i), gradient, derivatives) for i in most]
+        found = [place for place in tried if place is not None]
+        if found:
+            return min(found, key=lambda place: len(place.rise.fixed))
+    return _across(output, x, s, gradient * scale, derivatives)
+
+
+def _linear(
+    output: int, x: np.ndarray, s: np.ndarray, f: np.ndarray, i: int, gradient: np.ndarray, derivatives: Derivatives
+) -> Place | None:
+    r"""Return the rise of $h = f/\kappa$ along coordinate i, in which f is linear with slope $\kappa$, if so.
+
+    The coordinates on which $\kappa$ depends are fixed, and so is the cut $c/\kappa$.
+    """
+    slope, scale, unit = gradient[:, i], x.std(axis=0), np.eye(x.shape[1])[i]
+    if not slope.all():
         return None
-    turned = derivatives.turned(output, gradient * scale**2)
-    units = (np.broadcast_to(unit, x.shape) for unit in np.eye(x.shape[1]))
-    laplacian = sum(scale[k] ** 2 * derivatives.turned(output, unit)[:, k] for k, unit in enumerate(units))
-    if not (np.isfinite(turned).all() and np.isfinite(laplacian).all()):
+    ways = scale[i] * np.array(FINDING.steps)
+    changed = derivatives.along(output, unit, np.broadcast_to(ways, (len(x), len(ways)))) - f[:, None]
+    if not (np.abs(changed - slope[:, None] * ways) <= FINDING.exact * f.std()).all():
         return None
-    typical = float(np.median((gradient**2 * scale**2).sum(axis=1)))
-    if typical == 0:
+    row = derivatives.turned(output, np.broadcast_to(unit, x.shape))
+    changes = np.abs(row).max(axis=0) * scale * scale[i] > FINDING.exact * f.std()
+    if not np.isfinite(row).all() or changes[i]:
         return None
-    return Place(along_gradient(f, gradient, turned, laplacian, s, scale, typical), "gradient")
+    rise = along_one(
+        f / slope, gradient / slope[:, None], np.zeros_like(x), s, i, tuple(np.flatnonzero(changes).tolist())
+    )
+    return Place(rise, "gradient", slope=slope)
+
+
+def _across(output: int, x: np.ndarray, s: np.ndarray, gradient: np.ndarray, derivatives: Derivatives) -> Place:
+    """Return the rise of the linear function that f changes most with, along the direction in which the draws do."""
+    scale = x.std(axis=0)
+    normal = np.linalg.eigh(gradient.T @ gradient)[1][:, -1] / scale
+    spread = np.cov(x, rowvar=False).reshape(len(scale), -1) if len(x) > 2 * len(scale) else np.diag(scale**2)
+    direction = spread @ normal / (normal @ spread @ normal)
+    rise = along_line(x, s, normal, direction)
+    return Place(rise, "lines", lines=Lines.of(derivatives, output, direction, rise.h))

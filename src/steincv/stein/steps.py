@@ -16,7 +16,7 @@ $w$, $m$ and $\sigma$ are found by one linear regression, $A_u \approx -(u - m)/
 Whatever it finds, the mean of $g_0$ is zero.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,7 +40,6 @@ class Fitting(NamedTuple):
     quantiles: int = 41  # at which the bent transform is matched to a normal distribution
     outermost: float = 2.3  # the last of them, in standard deviations
     weight: float = 0.02  # of a prior that bends nothing
-    flat: float = 0.01  # of the typical squared gradient: below it, part of a jump stays
     levels: tuple[float, ...] = (0.1, 0.5, 0.9)  # at which remainders are compared
 
 
@@ -71,26 +70,25 @@ class Rise(NamedTuple):
 
     - `score`: $A = \nabla\cdot w + w\cdot s$.
     - `tangents`: the same of the fields $e_k - (\partial_k h)\,w$, along which h does not change.
-    - `moved`: the coordinates that w moves.
-    - `rate`: $w\cdot\nabla h$ itself, below one where the gradient of h all but vanishes: part of the jump stays there.
+    - `moved`: the coordinates that w moves. `fixed`: those that nothing may move, for cuts depend on them.
     """
 
     h: Float[np.ndarray, " n"]
     score: Float[np.ndarray, " n"]
     tangents: Float[np.ndarray, "n dim"]
     moved: tuple[int, ...]
-    rate: Float[np.ndarray, " n"]
+    fixed: tuple[int, ...] = ()
 
     def part(self, rows: np.ndarray) -> "Rise":
         """Return the same at some of the points."""
-        return Rise(self.h[rows], self.score[rows], self.tangents[rows], self.moved, self.rate[rows])
+        return self._replace(h=self.h[rows], score=self.score[rows], tangents=self.tangents[rows])
 
 
 def along_coordinate(x: Float[np.ndarray, "n dim"], s: Float[np.ndarray, "n dim"], i: int) -> Rise:
     """Return the rise of coordinate i along itself."""
     tangents = s.copy()
     tangents[:, i] = 0.0
-    return Rise(x[:, i], s[:, i], tangents, (i,), np.ones(len(x)))
+    return Rise(x[:, i], s[:, i], tangents, (i,))
 
 
 def along_one(
@@ -99,36 +97,24 @@ def along_one(
     row: Float[np.ndarray, "n dim"],
     s: Float[np.ndarray, "n dim"],
     i: int,
+    fixed: tuple[int, ...] = (),
 ) -> Rise:
     r"""Return the rise of h along coordinate i, $w = e_i / \partial_i h$. `row`: that of the second derivatives."""
     slope = gradient[:, i]
     score = s[:, i] / slope - row[:, i] / slope**2
     tangents = s - gradient * score[:, None] - row / slope[:, None]
     tangents[:, i] = 0.0
-    return Rise(h, score, tangents, (i,), np.ones(len(h)))
+    return Rise(h, score, tangents, (i,), fixed)
 
 
-def along_gradient(
-    h: Float[np.ndarray, " n"],
-    gradient: Float[np.ndarray, "n dim"],
-    turned: Float[np.ndarray, "n dim"],
-    laplacian: Float[np.ndarray, " n"],
+def along_line(
+    x: Float[np.ndarray, "n dim"],
     s: Float[np.ndarray, "n dim"],
-    scale: Float[np.ndarray, " dim"],
-    typical: float,
+    normal: Float[np.ndarray, " dim"],
+    direction: Float[np.ndarray, " dim"],
 ) -> Rise:
-    r"""Return the rise of h along its own gradient in coordinates of this scale, $w = M\nabla h / (N + \epsilon)$.
-
-    $M$ is the diagonal of squared scales, $N = \nabla h\cdot M\nabla h$; `turned` is $H M\nabla h$ and `laplacian` the
-    trace of $M H$, H being the second derivatives of h. $\epsilon$ is a small share of a `typical` N, and keeps w
-    bounded where the gradient vanishes.
-    """
-    uphill = gradient * scale**2
-    power = (gradient * uphill).sum(axis=1)
-    whole = power + FITTING.flat * typical
-    divergence = laplacian / whole - 2 * (uphill * turned).sum(axis=1) / whole**2
-    score = divergence + (uphill * s).sum(axis=1) / whole
-    return Rise(h, score, np.zeros_like(gradient), tuple(range(len(scale))), power / whole)
+    """Return the rise of `normal` . x along the same direction everywhere; `normal` . `direction` is one."""
+    return Rise(x @ normal, s @ direction, np.zeros_like(x), tuple(range(x.shape[1])))
 
 
 # How h becomes normal --------------------------------------------------------------------------------
@@ -139,6 +125,10 @@ class Straight(NamedTuple):
 
     center: float
     scale: float
+
+    @classmethod
+    def of(cls, h: np.ndarray) -> "Straight":
+        return cls(float(h.mean()), float(h.std()))
 
     def __call__(self, h: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return T, T' and T''/T'."""
@@ -169,7 +159,14 @@ class Bent(NamedTuple):
             bent = p[0] + np.exp(p[1]) * np.sinh(np.exp(p[2]) * np.arcsinh(y - p[4]) + p[3])
             return np.append(bent - normal, FITTING.weight * p[1:])
 
-        p = least_squares(misfit, np.zeros(5), max_nfev=50).x
+        def slopes(p: np.ndarray) -> np.ndarray:
+            size, tail, away = np.exp(p[1]), np.exp(p[2]), y - p[4]
+            inner = tail * np.arcsinh(away) + p[3]
+            high, steep = size * np.sinh(inner), size * np.cosh(inner)
+            columns = [np.ones(len(y)), high, steep * (inner - p[3]), steep, -steep * tail / np.sqrt(1 + away**2)]
+            return np.vstack([np.column_stack(columns), FITTING.weight * np.eye(5)[1:]])
+
+        p = least_squares(misfit, np.zeros(5), slopes, method="lm", max_nfev=50).x
         return cls(straight, p[0], float(np.exp(p[1])), float(np.exp(p[2])), p[3], p[4])
 
     def __call__(self, h: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -190,21 +187,17 @@ Transform = Straight | Bent
 
 
 class Normal(NamedTuple):
-    """Of u along the field, at every point: its value, mean, deviation and score, and the rate at which it rises."""
+    """Of u along the field, at every point: its value, mean, deviation and score."""
 
     u: Float[np.ndarray, "n 1"]
     mean: Float[np.ndarray, "n 1"]
     deviation: Float[np.ndarray, "n 1"]
     score: Float[np.ndarray, "n 1"]
-    rate: Float[np.ndarray, "n 1"]
 
     @property
     def misfit(self) -> np.ndarray:
         """What would be zero if the law were right."""
-        return self.rate * self.t + self.deviation * self.score
-
-    def remainder(self, q: np.ndarray) -> np.ndarray:
-        return half_line(self.t, q) * self.misfit
+        return self.t + self.deviation * self.score
 
     @property
     def t(self) -> np.ndarray:
@@ -230,21 +223,25 @@ class Step:
     precision: float
 
     def __call__(
-        self, rise: Rise, x: Float[np.ndarray, "n dim"], cuts: Float[np.ndarray, " cut"]
+        self, rise: Rise, x: Float[np.ndarray, "n dim"], cuts: Float[np.ndarray, "#n cut"]
     ) -> Float[np.ndarray, "n cut"]:
-        """Return g at every point."""
-        law = self._law(rise, x)
-        q, _ = self._cut(law, cuts)
-        return -law.rate * ((rise.h[:, None] <= cuts) - ndtr(q)) - law.remainder(q)
+        """Return g at every point, which may have cuts of its own, as long as they do not change along the field."""
+        return self.controls(rise, x)(cuts)[0]
 
-    def density(
-        self, rise: Rise, x: Float[np.ndarray, "n dim"], cuts: Float[np.ndarray, " cut"]
-    ) -> Float[np.ndarray, "n cut"]:
-        """Return the derivative of 1{h <= c} + g with respect to c, whose mean is the density of h at c."""
+    def controls(
+        self, rise: Rise, x: Float[np.ndarray, "n dim"]
+    ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """Return a function of cuts: g, and the derivative of 1{h <= c} + g in c, whose mean is the density of h."""
         law = self._law(rise, x)
-        q, slope = self._cut(law, cuts)
-        normal = np.exp(-(q**2) / 2) / np.sqrt(2 * np.pi)
-        return slope * (law.rate * normal - half_line_in_cut(law.t, q) * law.misfit) / rise.rate.mean()
+        t, misfit = law.t, law.misfit
+
+        def at(cuts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            q, slope = self._cut(law, cuts)
+            g = ndtr(q) - (rise.h[:, None] <= cuts) - half_line(t, q) * misfit
+            normal = np.exp(-(q**2) / 2) / np.sqrt(2 * np.pi)
+            return g, slope * (normal - half_line_in_cut(t, q) * misfit)
+
+        return at
 
     def _cut(self, law: Normal, cuts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the cuts in units of t at every point, and how fast they move with c."""
@@ -256,14 +253,14 @@ class Step:
         u, slope, curve = self.transform(rise.h)
         basis = _basis(x, self.center, self.scale, self.held, self.degree)
         k = basis.shape[1]
-        score = (rise.score - rise.rate * curve) / slope
+        score = (rise.score - curve) / slope
         tangents = _tangents(rise, self.scale, self.free, slope)
         for j in range(tangents.shape[1]):
             score = score + tangents[:, j] * (basis @ self.coefficients[(2 + j) * k : (3 + j) * k])
         widest, farthest = FITTING.widest, FITTING.farthest
         precision = np.clip(basis @ self.coefficients[:k], self.precision / widest, self.precision * widest)
         mean = np.clip((basis @ self.coefficients[k : 2 * k]) / precision, -farthest, farthest)
-        return Normal(*(part[:, None] for part in (u, mean, 1 / np.sqrt(precision), score, rise.rate)))
+        return Normal(*(part[:, None] for part in (u, mean, 1 / np.sqrt(precision), score)))
 
 
 def _basis(x: np.ndarray, center: np.ndarray, scale: np.ndarray, held: Sequence[int], degree: int) -> np.ndarray:
@@ -277,10 +274,20 @@ def _tangents(rise: Rise, scale: np.ndarray, free: Sequence[int], slope: np.ndar
     return rise.tangents[:, list(free)] * scale[list(free)] / slope[:, None]
 
 
+def fit_steps(rise: Rise, x: Float[np.ndarray, "n dim"], parts: Sequence[np.ndarray]) -> list[Step]:
+    """Fit the field on several parts of the points; the first decides what it depends on, for all of them."""
+    first = fit_step(rise.part(parts[0]), x[parts[0]])
+    return [first, *(_again(first, rise.part(rows), x[rows]) for rows in parts[1:])]
+
+
+def _again(like: Step, rise: Rise, x: np.ndarray) -> Step:
+    return _fit(rise, x, x.mean(axis=0), x.std(axis=0), type(like.transform).of(rise.h), like.held)[0]
+
+
 def fit_step(rise: Rise, x: Float[np.ndarray, "n dim"]) -> Step:
     """Fit the field on these points: of a few choices that which leaves the smallest remainders."""
     center, scale = x.mean(axis=0), x.std(axis=0)
-    transforms: list[Transform] = [Straight(float(rise.h.mean()), float(rise.h.std())), Bent.of(rise.h)]
+    transforms: list[Transform] = [Straight.of(rise.h), Bent.of(rise.h)]
     tried = [_fit(rise, x, center, scale, transform, ()) for transform in transforms]
     best = min(tried, key=lambda one: one[1])
     while len(best[0].held) < min(FITTING.held, x.shape[1] - len(rise.moved)):
@@ -301,8 +308,8 @@ def _fit(
     """Return the field with these coordinates held, and the mean square of its remainders."""
     n, dim = x.shape
     u, slope, curve = transform(rise.h)
-    target = (rise.score - rise.rate * curve) / slope
-    free = [k for k in range(dim) if k not in held and k not in rise.moved]
+    target = (rise.score - curve) / slope
+    free = [k for k in range(dim) if k not in (*held, *rise.moved, *rise.fixed)]
     most = n / FITTING.draws_per_feature
     degree = FITTING.degree if held else 0
     while degree > 1 and 2 * (1 + degree * len(held)) + (1 + degree * len(held)) * min(len(free), 4) > most:
@@ -316,8 +323,7 @@ def _fit(
         power = np.einsum("nk,nk->k", tangents, tangents)
         order = np.sort(np.argsort(-(product**2) / np.maximum(power, 1e-300))[:room])
         free, tangents = [free[j] for j in order], tangents[:, order]
-    basis_here = rise.rate[:, None] * basis
-    columns = [u[:, None] * basis_here, -basis_here, *(tangents[:, j, None] * basis for j in range(len(free)))]
+    columns = [u[:, None] * basis, -basis, *(tangents[:, j, None] * basis for j in range(len(free)))]
     features = np.concatenate(columns, axis=1)
     size = np.sqrt(np.maximum(np.einsum("nk,nk->k", features, features) / n, 1e-300))
     features /= size
@@ -327,7 +333,7 @@ def _fit(
     step = Step(transform, center, scale, held, tuple(free), degree, coefficients, precision)
     law = step._law(rise, x)
     q, _ = step._cut(law, np.quantile(rise.h, FITTING.levels))
-    return step, float(np.square(law.remainder(q)).mean())
+    return step, float(np.square(half_line(law.t, q) * law.misfit).mean())
 
 
 def _promising(step: Step, rise: Rise, x: np.ndarray) -> list[int]:

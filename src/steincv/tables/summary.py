@@ -33,6 +33,7 @@ def summary(
     var_names: str | Sequence[str] | None = None,
     stat_focus: Literal["mean", "median"] = "mean",
     ci_prob: float = 0.9,
+    ci_kind: Literal["eti"] = "eti",
     method: Method | None = None,
     seed: int = 0,
     **options: Any,
@@ -46,7 +47,7 @@ def summary(
       `summary(trace, model)`.
     - `var_names`: only these parameters, by their names as ArviZ has them.
     - `stat_focus`: "mean" has mean, sd and median; "median" has the median and, without control, ArviZ's `mad`.
-    - `ci_prob`: the probability of the interval between its two quantiles.
+    - `ci_prob`: the probability of the interval between its two quantiles. `ci_kind` is "eti", equal-tailed.
     - `method`, `seed` and other `options`: as for `estimate`.
 
     >>> import numpy as np, steincv as scv
@@ -59,6 +60,12 @@ def summary(
         raise InputError(f'`stat_focus` must be "mean" or "median", got {stat_focus!r}.')
     if not (isinstance(ci_prob, float | np.floating) and 0 < ci_prob < 1):
         raise InputError(f"`ci_prob` must lie strictly between 0 and 1, got {ci_prob!r}.")
+    if ci_kind != "eti":
+        raise InputError(
+            f'`ci_kind` must be "eti", got {ci_kind!r}. The ends of a highest density interval lie where the density '
+            f"has the same height, which a distribution function hardly says: their error would be many times that of "
+            f"quantiles. Take the equal-tailed interval."
+        )
     # to the digits of a percentage: 1 - 0.9 is not 0.1
     tail = round((1 - float(ci_prob)) / 2, 12)
     levels = (tail, 0.5, round(1 - tail, 12))
@@ -99,9 +106,9 @@ class Summary:
         pick = list(self.kept)
         plain = {name: part.plain.reshape((-1,)) for name, part in self.parts.items()}
         better = {name: part._average.reshape((-1,)) for name, part in self.parts.items()}
-        sd = {"sd": self.result.values.std(axis=(0, 1), ddof=1)}  # as ArviZ counts, with n - 1
+        sd = {} if self._weighted else {"sd": self.result.values.std(axis=(0, 1), ddof=1)}  # ArviZ counts n - 1
         columns: dict[str, Any] = {name: sd.get(name, average.mean)[pick] for name, average in plain.items()}
-        if self.stat_focus == "median":
+        if self.stat_focus == "median" and not self._weighted:
             distance = np.abs(self.result.values - plain["median"].mean)
             columns = {"median": columns.pop("median"), "mad": np.median(distance, axis=(0, 1))[pick], **columns}
         columns |= {f"mcse_{name}": average.standard_error[pick] for name, average in plain.items()}
@@ -114,8 +121,15 @@ class Summary:
         frame = pandas.DataFrame(columns, index=[self.result.labels[k] for k in pick])
         return frame if round_to is None else frame.round(round_to)
 
+    @property
+    def _weighted(self) -> bool:
+        """Whether draws have weights: there is no such table in ArviZ."""
+        return "weights" in self.result.info
+
     def _diagnostics(self) -> dict[str, np.ndarray]:
-        """Return effective sizes and R-hat as ArviZ has them."""
+        """Return effective sizes and R-hat as ArviZ has them; of draws with weights the effective size of the mean."""
+        if self._weighted:
+            return {"ess": self.result.plain.reshape((-1,)).ess}
         values, axes = self.result.values, {"chain_axis": 0, "draw_axis": 1}
         stats = array_stats()
         found = {}
