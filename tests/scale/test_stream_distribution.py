@@ -6,7 +6,7 @@ from scipy.special import ndtr, ndtri
 from test_stream import mixture, small_pieces, write  # noqa: F401  (a fixture for every test)
 
 import steincv as scv
-from steincv.families import large
+from steincv.families import method as fitting
 
 LEVELS = (0.05, 0.5, 0.95)
 QUICK = scv.Polynomial(2)
@@ -20,7 +20,7 @@ FUNCTIONS = {
 @pytest.fixture(autouse=True)
 def few_fitted(monkeypatch):
     """Some thousand draws are more than are fitted on."""
-    monkeypatch.setattr(large, "LIMITS", large.Limits(draws=900))
+    monkeypatch.setattr(fitting, "LARGE", fitting.LargeSamples(draws=900))
 
 
 def test_a_gaussian_is_exact(tmp_path):
