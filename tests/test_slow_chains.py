@@ -13,6 +13,7 @@ from steincv.families.polynomial.hermite import hermite_basis, stein_features
 from steincv.families.polynomial.slow import own_steps
 from steincv.families.spectral import draws_per_effective, window_sums, windows_of
 from steincv.families.stack import moments
+from steincv.judging.error_bars import as_slow_as, average
 from steincv.samples.log_density import LogDensity
 from steincv.stein.coordinates import Standardise
 
@@ -245,3 +246,30 @@ def test_a_single_chain_is_judged_by_its_stretches():
     for objective in ("diffusion", "spectral"):
         result = scv.estimate(scv.Samples(x, -x), np.tanh(x[..., 0]), scv.Polynomial(2, objective=objective))
         assert result.variance_ratio < 0.5
+
+
+def test_error_bars_know_how_slowly_f_moves():
+    """Noise of variance one and a hidden part of variance .002 that moves with f, 399 draws of which count as one.
+
+    Its autocorrelations drown in noise; it makes .8 of 1.8 parts of the mean's variance.
+    """
+    rng, before, after = np.random.default_rng(14), [], []
+    for _ in range(20):
+        u = slow(rng, 4, 10_000, 0.995)
+        left = np.sqrt(0.002) * u + rng.normal(size=u.shape)
+        plain, better = average(u[..., None]), average(left[..., None])
+        found = as_slow_as(plain, better, left[..., None])
+        assert found.degrees_of_freedom <= plain.degrees_of_freedom
+        np.testing.assert_allclose(found.standard_error**2 * found.ess, better.standard_error**2 * better.ess)
+        before.append(better.standard_error**2)
+        after.append(found.standard_error**2)
+    truth = (1 + 0.002 * 399) / 40_000
+    assert np.mean(before) < 0.8 * truth < np.mean(after) < 1.25 * truth
+
+
+def test_error_bars_of_quick_chains_stay_as_they_are():
+    x = slow(np.random.default_rng(15), 4, 500, 0.5)[..., None]
+    plain, better = average(x), average(np.abs(x))
+    found = as_slow_as(plain, better, np.abs(x))
+    for name, value in vars(better.beside(plain)).items():
+        np.testing.assert_array_equal(getattr(found, name), value)

@@ -15,7 +15,7 @@ from .families.method import CrossFit, Method, Simpler
 from .families.points import gather
 from .judging.deviation import Targets, block_deviation, deviation
 from .judging.diagnostics import stein_status, value_status
-from .judging.error_bars import Average, average, load_array_stats_beside
+from .judging.error_bars import Average, as_slow_as, average, load_array_stats_beside
 from .judging.gain import widened_ratio
 from .judging.passing import Passed, out_of_fold, pass_over
 from .judging.series import Series
@@ -306,8 +306,8 @@ class Seen:
         return value_status(self.array, ess) if self.status is None else self.status(ess)
 
     def beside(self, plain: "Seen") -> "Seen":
-        """Return these draws of f + g with intervals that know of the tail of f too."""
-        return replace(self, known=self.average.beside(plain.average))
+        """Return these draws of f + g with intervals that know of the tail of f too, and how slowly it moves."""
+        return replace(self, known=as_slow_as(plain.average, self.average, self.array))
 
     def where(self, mine: Bool[np.ndarray, " out"], other: "Seen") -> "Seen":
         """Return this one for the outputs where `mine` is true, the other one elsewhere."""
