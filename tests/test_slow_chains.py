@@ -10,9 +10,12 @@ from test_polynomial import hermite, multi_indices
 
 import steincv as scv
 from steincv.families.polynomial.polynomial import hermite_basis, stein_features
+from steincv.families.polynomial.slow import own_steps
 from steincv.families.spectral import draws_per_effective, window_sums, windows_of
 from steincv.families.stack import moments
+from steincv.judging.error_bars import as_slow_as, average
 from steincv.samples.log_density import LogDensity
+from steincv.stein.coordinates import Standardise
 
 
 def bartlett(a, b, window):
@@ -107,12 +110,67 @@ def test_the_spectral_variance_is_least():
     samples = scv.Samples(x, -x)
     f = np.sin(x[..., 0]) + x[..., 1] ** 2
     z, s, controlled = fitted_without_penalty("spectral", samples, f)
-    features = stein_features(z, s, 3)
+    turn = own_steps(z, 4, 1, 1)
+    features = stein_features(z @ turn.draws, s @ turn.scores, 3)
     features -= features.mean(axis=0)
     window = int(windows_of(draws_per_effective(f[..., None]), 300)[0])
     assert window > 10
     r = window_sums((controlled - controlled.mean())[..., None], window)
     assert np.abs(window_sums(features.reshape(4, 300, -1), window).T @ r).max() < 1e-6 * (r**2).sum()
+
+
+def test_own_steps_are_alike_in_all_directions():
+    """Of every part; scores go with the coordinates; independent draws are only turned, chains that stand still too."""
+    rng = np.random.default_rng(12)
+    rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    mixed = np.stack([slow(rng, 4, 5000, r) for r in (0.0, 0.9, 0.999)], axis=-1) @ rotation
+    both = np.concatenate([mixed, rng.normal(size=(4, 5000, 3))], axis=-1).reshape(-1, 6)
+    turn = own_steps(both, 4, 1, 2)
+    np.testing.assert_allclose(turn.draws @ turn.scores.T, np.eye(6), atol=1e-12)
+    steps = np.diff((both @ turn.draws).reshape(4, -1, 6), axis=1).reshape(-1, 6)
+    squares = (steps.T @ steps / len(steps))[:3, :3]
+    # three steps of the average size are added, some twentieth of the slow direction's own
+    np.testing.assert_allclose(squares, squares[0, 0] * np.eye(3), atol=0.15 * squares[0, 0])
+    np.testing.assert_allclose(turn.draws[3:, 3:] @ turn.draws[3:, 3:].T, np.eye(3), atol=0.05)
+    assert not turn.draws[:3, 3:].any()
+    assert not turn.draws[3:, :3].any()
+    still = own_steps(np.zeros((8, 2)), 2, 1, 1)
+    np.testing.assert_allclose(still.draws @ still.scores.T, np.eye(2))
+
+
+def test_quadratics_are_those_of_the_chains_own_diffusion():
+    """A banana by a random walk equally wide in all directions, fitted on four chains and seen on twelve others.
+
+    It leaves less than a third of what the quadratic of the diffusion with steps like the draws' spread leaves.
+    """
+    rng = np.random.default_rng(13)
+    x, kept = rng.normal(size=(16, 2)), []
+
+    def bend(x):
+        return x[:, 1] + 0.1 * x[:, 0] ** 2 - 1
+
+    for _ in range(12_000):
+        new = x + 0.8 * rng.normal(size=x.shape)
+        change = (x[:, 0] ** 2 - new[:, 0] ** 2) / 20 + (bend(x) ** 2 - bend(new) ** 2) / 2
+        x = np.where((np.log(rng.random(16)) < change)[:, None], new, x)
+        kept.append(x)
+    draws = np.stack(kept[2000:], axis=1)
+    off = draws[..., 1] + 0.1 * draws[..., 0] ** 2 - 1
+    samples = scv.Samples(draws, np.stack([-draws[..., 0] * (0.1 + 0.2 * off), -off], axis=-1))
+    f = draws.sum(axis=-1)
+    first = scv.Samples(draws[:4], samples.scores[:4])
+    z, s = Standardise.of(first)(samples)
+    whitened = np.einsum("nk,k->n", stein_features(z, s, 2), _diffusion(z[:40_000], s[:40_000], f[:4].ravel()))
+    fitted = scv.Polynomial(2, objective="diffusion").fit(first, f[:4])
+    left = [f + g.reshape(16, -1) for g in (fitted(samples)[..., 0], whitened)]
+    ours, theirs = ((window_sums(r[4:, :, None], 2000) ** 2).sum() for r in left)
+    assert ours < theirs / 3
+
+
+def _diffusion(z, s, f):
+    basis, features = hermite_basis(z, 2), stein_features(z, s, 2)
+    basis -= basis.mean(axis=0)
+    return -np.linalg.solve(basis.T @ features, basis.T @ f)
 
 
 def banana_runs(count):
@@ -188,3 +246,30 @@ def test_a_single_chain_is_judged_by_its_stretches():
     for objective in ("diffusion", "spectral"):
         result = scv.estimate(scv.Samples(x, -x), np.tanh(x[..., 0]), scv.Polynomial(2, objective=objective))
         assert result.variance_ratio < 0.5
+
+
+def test_error_bars_know_how_slowly_f_moves():
+    """Noise of variance one and a hidden part of variance .002 that moves with f, 399 draws of which count as one.
+
+    Its autocorrelations drown in noise; it makes .8 of 1.8 parts of the mean's variance.
+    """
+    rng, before, after = np.random.default_rng(14), [], []
+    for _ in range(20):
+        u = slow(rng, 4, 10_000, 0.995)
+        left = np.sqrt(0.002) * u + rng.normal(size=u.shape)
+        plain, better = average(u[..., None]), average(left[..., None])
+        found = as_slow_as(plain, better, left[..., None])
+        assert found.degrees_of_freedom <= plain.degrees_of_freedom
+        np.testing.assert_allclose(found.standard_error**2 * found.ess, better.standard_error**2 * better.ess)
+        before.append(better.standard_error**2)
+        after.append(found.standard_error**2)
+    truth = (1 + 0.002 * 399) / 40_000
+    assert np.mean(before) < 0.8 * truth < np.mean(after) < 1.25 * truth
+
+
+def test_error_bars_of_quick_chains_stay_as_they_are():
+    x = slow(np.random.default_rng(15), 4, 500, 0.5)[..., None]
+    plain, better = average(x), average(np.abs(x))
+    found = as_slow_as(plain, better, np.abs(x))
+    for name, value in vars(better.beside(plain)).items():
+        np.testing.assert_array_equal(getattr(found, name), value)

@@ -21,6 +21,7 @@ sys.path.append(str(Path(__file__).parents[1]))  # sampling.py and tables.py of 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.fft
 import scipy.stats
 from tables import show
 
@@ -110,6 +111,31 @@ def error(errors: np.ndarray, measure: str) -> Interval:
     again = [mean(flat[rng.integers(len(flat), size=len(flat))]) for _ in range(BOOTSTRAPS)]
     low, high = np.quantile(again, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(float(mean(flat)), float(low), float(high))
+
+
+def of_mean(values: np.ndarray) -> Interval:
+    """Return the mean of independent numbers, with a normal interval."""
+    half = scipy.stats.norm.ppf((1 + LEVEL) / 2) * values.std(ddof=1) / np.sqrt(len(values))
+    return Interval(float(values.mean()), float(values.mean() - half), float(values.mean() + half))
+
+
+def tukey_hanning(width: int) -> np.ndarray:
+    """Return the weights of lags 0 to `width`."""
+    return 0.5 + 0.5 * np.cos(np.pi * np.arange(width + 1) / width)
+
+
+def trapezium(width: int) -> np.ndarray:
+    """Return weights of lags that are one up to `width` and fall to zero at twice that."""
+    return np.concatenate([np.ones(width + 1), np.linspace(1, 0, width)])
+
+
+def lag_variance(series: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the spectral variance at zero of every column of one chain by these weights of lags."""
+    y = series - series.mean(axis=0)
+    size = scipy.fft.next_fast_len(len(y) + len(weights))
+    square = np.abs(scipy.fft.rfft(y, size, axis=0)) ** 2
+    covariance = scipy.fft.irfft(square, size, axis=0)[: len(weights)] / len(y)
+    return weights[0] * covariance[0] + 2 * weights[1:] @ covariance[1:]
 
 
 # Repeats -----------------------------------------------------------------------------------------------

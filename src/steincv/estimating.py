@@ -14,7 +14,7 @@ from .families.auto import Auto
 from .families.method import CrossFit, Method, Simpler, Spaced
 from .families.points import gather
 from .judging.diagnostics import stein_status, value_status
-from .judging.error_bars import Average, average
+from .judging.error_bars import Average, as_slow_as, average
 from .judging.gain import widened_ratio
 from .judging.passing import Choice, Passed, out_of_fold, pass_over
 from .judging.series import Series, block_deviation, deviation
@@ -304,8 +304,8 @@ class Seen:
         return value_status(self.array, ess) if self.status is None else self.status(ess)
 
     def beside(self, plain: "Seen") -> "Seen":
-        """Return these draws of f + g with intervals that know of the tail of f too."""
-        return replace(self, known=self.average.beside(plain.average))
+        """Return these draws of f + g with intervals that know of the tail of f too, and how slowly it moves."""
+        return replace(self, known=as_slow_as(plain.average, self.average, self.array))
 
     def where(self, mine: Bool[np.ndarray, " out"], other: "Seen") -> "Seen":
         """Return this one for the outputs where `mine` is true, the other one elsewhere."""

@@ -53,6 +53,8 @@ class Freedom(NamedTuple):
 
 
 FREEDOM = Freedom()
+# Where so many draws of f count as one, f + g is not quicker. (`families/budget.py` begins to fit to that there.)
+SLOW = 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +92,15 @@ class Average:
         """About how many draws carry the error bar."""
         return np.asarray(np.maximum(self.error_ess / 2, 1.0))
 
-    def beside(self, plain: "Average") -> "Average":
-        """Return this average of f + g with intervals that know of the tail of f too."""
+    def beside(self, plain: "Average", looks: np.ndarray | None = None) -> "Average":
+        """Return this average of f + g with intervals that know of the tail of f too.
+
+        `looks`: how often the tails were looked at, if that is less than the effective size.
+        """
         tail = np.minimum(self.tail, FREEDOM.longest)
         tail = tail + FREEDOM.beside * np.clip(np.nan_to_num(plain.tail), 0.0, FREEDOM.finite)
-        return replace(self, degrees_of_freedom=degrees_of_freedom(self.ess, self.error_ess, tail))
+        ess = self.ess if looks is None else looks
+        return replace(self, degrees_of_freedom=degrees_of_freedom(ess, self.error_ess, tail))
 
     def interval(self, level: float = 0.95) -> np.ndarray:
         """Return Student intervals, with a last axis of 2."""
@@ -233,3 +239,25 @@ def pareto_k(series: Float[np.ndarray, "chain draw out"], tail: str = "both") ->
         if unit[..., k].std() > 0:
             khat[k] = pareto_index(unit[..., k].ravel(), tail)
     return np.where(np.isfinite(khat), khat, np.nan)
+
+
+def as_slow_as(plain: Average, better: Average, series: Float[np.ndarray, "chain draw out"]) -> Average:
+    r"""Return the average of f + g, a series of several outputs, beside that of f, which may move slowly.
+
+    What g leaves is mostly noise, with a part that goes as slowly as the chain: autocorrelations so small that their
+    sum ends early, and still as much as the noise in the mean. Where ten draws or more of f count as one, the standard
+    error is therefore at least that of means over blocks of five effective draws of f, and the tails of f + g were
+    looked at as often as f has effective draws: far draws of a slow chain come together.
+    """
+    chains, draws, _ = series.shape
+    error, ess = better.standard_error.copy(), better.ess.copy()
+    slow = (chains * draws >= SLOW * plain.ess) & (error > 0)
+    for k in np.flatnonzero(slow):
+        blocks = max(round(plain.ess[k] / FREEDOM.each / chains), 2)
+        size = draws // blocks
+        means = series[:, : blocks * size, k].reshape(chains * blocks, size).mean(axis=1)
+        wider = max(means.std(ddof=1) / np.sqrt(len(means)) / error[k], 1.0)
+        error[k] *= wider
+        ess[k] /= wider**2
+    looks = np.where(slow, np.minimum(ess, plain.ess), ess)
+    return replace(better, standard_error=error, ess=ess).beside(plain, looks)

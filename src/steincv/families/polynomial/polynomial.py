@@ -26,7 +26,7 @@ from ...stein.coordinates import CACHED, Bilinear
 from ..method import Control, Kind, Method, Problem, Training
 from ..problem import Cost
 from .ridge import GROWTHS, RidgeFit, judged_every, ridge, ridge_of_moments
-from .slow import OBJECTIVES, fit_slow, systems_solved
+from .slow import OBJECTIVES, fit_slow, own_steps, systems_solved
 
 # More than any memory holds, and still a float.
 MOST_FEATURES = 10**18
@@ -160,7 +160,8 @@ class Polynomial(Method):
       leave-one-out, for each output.
     - `objective`: what the coefficients make small. "variance": that of single draws of f + g. For chains that move
       slowly, such as those of random walks, "spectral": the variance of their mean, from windows of neighbouring draws;
-      "diffusion": that of the mean of a Langevin diffusion. Their penalty is chosen by what is left of the variance of
+      "diffusion": that of the mean of a Langevin diffusion with steps like the chains' own. Q is then a polynomial in
+      coordinates in which these are alike in all directions. The penalty is chosen by what is left of the variance of
       the mean in chains that were left out.
 
     >>> import numpy as np, steincv as scv
@@ -229,9 +230,11 @@ class Polynomial(Method):
         features = parts * feature_count(dim, self.degree)
         orbits = None if problem.weight is None else problem.weight.reshape(-1, problem.states)
         z, s, y = problem.z, problem.s, problem.y
-        n = len(z)
+        n, turn = len(z), None
         if self.objective != "variance":
             self._reserve(n, dim, 2 * self._bytes(n, features))
+            turn = own_steps(z, problem.chains, problem.states, parts)
+            z, s = z @ turn.draws, s @ turn.scores
             x, kinds = _features(z, s, self.degree, parts), np.tile(degrees(dim, self.degree), parts)
             basis = None if self.objective == "spectral" else _side_by_side(hermite_basis, self.degree, parts, z)
             fit = fit_slow(x, y, kinds, self.penalty, problem.chains, orbits=orbits, basis=basis)
@@ -244,10 +247,11 @@ class Polynomial(Method):
             fit = ridge(x, y, kinds, self.penalty, overwrite=True, orbits=orbits)
 
         def evaluate(z: np.ndarray, s: np.ndarray) -> np.ndarray:
+            z, s = (z, s) if turn is None else (z @ turn.draws, s @ turn.scores)
             return -(_features(z, s, self.degree, parts) @ fit.coefficients)
 
         info = {"features": features, "draws": n, "penalty": fit.penalty.tolist(), "growth": fit.growth.tolist()}
-        form = quadratic_form(-fit.coefficients, dim) if (self.degree, parts) == (2, 1) else None
+        form = quadratic_form(-fit.coefficients, dim) if (self.degree, parts, turn) == (2, 1, None) else None
         return Control(evaluate, info, form=form)
 
     def _fit_in_tiles(self, z: np.ndarray, s: np.ndarray, y: np.ndarray, parts: int) -> RidgeFit:
