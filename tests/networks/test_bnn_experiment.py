@@ -1,6 +1,7 @@
 """`steincv reproduce bnn`: a cell in small, and its verdicts on tables whose answer is known."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -10,6 +11,7 @@ import steincv as scv
 from steincv_paper import bnn, bnn_converged, claims as _claims
 from steincv_paper.bnn_draws import Problem
 from steincv_paper.bnn_fits import METHODS, Split, default_rows, ratio_rows, sampler_row
+from steincv_paper.paper import overview
 
 SCORED = ("plain BNN", *METHODS, "predictive()", "single MLE network")
 
@@ -164,3 +166,12 @@ def test_an_even_ladder_refuses_equally_often():
     power = np.array([0.0, 0.5, 1.0])
     np.testing.assert_allclose(bnn_converged.even(power, np.array([0.3, 0.3])), power)
     np.testing.assert_allclose(bnn_converged.even(power, np.array([0.6, 0.2])), [0, 1 / 3, 1])
+
+
+def test_the_page_opens_with_counts_of_its_own_tables():
+    page = (Path(__file__).parents[2] / "docs" / "paper.md").read_text("utf-8")
+    counted = overview(page)
+    assert counted in page
+    judged = sum(line.startswith("| 5.3 ") and "**" in line for line in page.splitlines())
+    rows = [line.split("|")[2:-1] for line in counted.splitlines() if line.startswith("| 5.3 ")]
+    assert sum(int(row[0].split(":")[1]) for row in rows) == sum(int(n) for row in rows for n in row[1:]) == judged > 0
