@@ -114,7 +114,7 @@ def sample(problem: Problem, plan: Plan, path: Path) -> dict[str, np.ndarray]:
             state["scores"] = np.concatenate([state["scores"], scores], axis=1)
         state["seconds"] = state["seconds"] + time.perf_counter() - begin
         with whole_file(path, force=True) as file:
-            np.savez(file, **state)
+            np.savez(file, **state)  # type: ignore[arg-type]
         print(f"segment {done + 1}: swaps refused {refused.mean():.2f}, at most {refused.max():.2f}", flush=True)
     return state
 
