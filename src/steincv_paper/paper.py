@@ -20,7 +20,7 @@ from steincv.runtime.arrays import whole_file
 from steincv.runtime.validation import InputError, reading
 
 from . import NAMES
-from .claims import as_markdown
+from .claims import FAILS, HOLDS, PART, as_markdown
 from .runner import Run, conclude
 
 
@@ -55,9 +55,25 @@ def update(results: Path, page: Path) -> list[str]:
             raise InputError(f"{page}: has no place for {name}, between <!-- {name} --> and <!-- end {name} -->.")
         before, after = part.split(text)
         text = f"{before}<!-- {name} -->\n{_section(name, target, page.parent)}<!-- end {name} -->{after}"
+    if (mark := re.compile("<!-- overview -->.*<!-- end overview -->", re.DOTALL)).search(text):
+        text = mark.sub(lambda _: overview(text), text)
     with whole_file(page, force=True) as out:
         out.write(text.encode())
     return found
+
+
+def overview(page: str) -> str:
+    """Return how many claims hold, counted from the tables of the page: the paper's, and those of this library."""
+    rows = re.findall(r"^\| ([\d.]+) \| (.*?) \|.*\| \*\*([a-z ]+)\*\* \|", page, re.MULTILINE)
+    counted = [(section, claim.startswith("(ours)"), verdict) for section, claim, verdict in rows]
+    lines = ["| § | claims | hold | hold in part | do not hold |", "|---|---|---|---|---|"]
+    for ours, name in ((False, "the paper's"), (True, "ours")):
+        mine = [(section, verdict) for section, own, verdict in counted if own is ours]
+        for section in [*dict.fromkeys(section for section, _ in mine), "all"]:
+            here = [verdict for s, verdict in mine if section in (s, "all")]
+            counts = " | ".join(str(here.count(kind)) for kind in (HOLDS, PART, FAILS))
+            lines.append(f"| {section} | {name}: {len(here)} | {counts} |")
+    return "\n".join(["<!-- overview -->", *lines, "<!-- end overview -->"])
 
 
 def _section(name: str, folder: Path, relative_to: Path) -> str:

@@ -1,13 +1,17 @@
 """`steincv reproduce bnn`: a cell in small, and its verdicts on tables whose answer is known."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pandas
 import pytest
 
 import steincv as scv
-from steincv_paper import bnn, claims as _claims
+from steincv_paper import bnn, bnn_converged, claims as _claims
 from steincv_paper.bnn_draws import Problem
 from steincv_paper.bnn_fits import METHODS, Split, default_rows, ratio_rows, sampler_row
+from steincv_paper.paper import overview
 
 SCORED = ("plain BNN", *METHODS, "predictive()", "single MLE network")
 
@@ -125,3 +129,49 @@ def test_rows_of_a_cell(problem):
     assert state["draws"] == 24
     default = pandas.DataFrame(default_rows(problem, Split.of(samples, f, "chains", 0), 0))
     assert (default.ratio[default.helped == 0] == 1).all()
+
+
+def test_the_converged_run_goes_on_where_it_was_stopped(tmp_path, problem, monkeypatch):
+    """End to end on a tiny problem: the same draws whether it was stopped or not, and all files."""
+    monkeypatch.setattr(bnn_converged.Problem, "of", lambda *_: problem)
+    plan = bnn_converged.TINY
+    path = tmp_path / "stopped" / "state.npz"
+    path.parent.mkdir()
+    saved = np.savez
+
+    def stop(file, **arrays):
+        saved(file, **arrays)
+        if int(arrays["done"]) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "savez", stop)
+    with pytest.raises(KeyboardInterrupt):
+        bnn_converged.sample(problem, plan, path)
+    monkeypatch.setattr(np, "savez", saved)
+    assert int(np.load(path)["done"]) == 2  # the file that was being written is not there
+    found = bnn_converged.converged(plan, path.parent)
+    whole = bnn_converged.sample(problem, plan, tmp_path / "whole.npz")
+    np.testing.assert_array_equal(np.load(path)["draws"], whole["draws"])
+    assert whole["draws"].shape == (4, 12, 405)
+    assert found["draws"] == 48
+    kept = np.load(path.parent / "predictions.npz")
+    assert kept["scores"].shape == kept["controls"].shape == (4, 12, len(problem.images))
+    table = pandas.read_csv(path.parent / "rows.csv")
+    assert {"ratio", "sampler", "default", "score"} == set(table.part)
+    with pytest.raises(scv.InputError, match="another run"):
+        bnn_converged.sample(problem, replace(plan, seed=1), path)
+
+
+def test_an_even_ladder_refuses_equally_often():
+    power = np.array([0.0, 0.5, 1.0])
+    np.testing.assert_allclose(bnn_converged.even(power, np.array([0.3, 0.3])), power)
+    np.testing.assert_allclose(bnn_converged.even(power, np.array([0.6, 0.2])), [0, 1 / 3, 1])
+
+
+def test_the_page_opens_with_counts_of_its_own_tables():
+    page = (Path(__file__).parents[2] / "docs" / "paper.md").read_text("utf-8")
+    counted = overview(page)
+    assert counted in page
+    judged = sum(line.startswith("| 5.3 ") and "**" in line for line in page.splitlines())
+    rows = [line.split("|")[2:-1] for line in counted.splitlines() if line.startswith("| 5.3 ")]
+    assert sum(int(row[0].split(":")[1]) for row in rows) == sum(int(n) for row in rows for n in row[1:]) == judged > 0

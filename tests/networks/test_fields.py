@@ -7,7 +7,7 @@ import pytest
 
 import steincv as scv
 from steincv.networks import Classifier, NetworkField, Regressor, last_layer
-from steincv.networks.gauss_newton import DAMPINGS, gauss_newton_fields
+from steincv.networks.gauss_newton import DAMPINGS
 from steincv.networks.predictive import predictions, predictive
 
 
@@ -25,7 +25,7 @@ def test_gauss_newton_is_div_phi_plus_phi_s(regressor):
             return jnp.linalg.solve(p, jax.grad(lambda t: regressor.predict(t, x)[i])(theta))
 
         expected = jax.jit(lambda t: jnp.trace(jax.jacfwd(phi)(t)) + phi(t) @ score)(theta)
-        found = jax.jit(lambda t, s: gauss_newton_fields(regressor, t, s, x))(theta, score)
+        found = jax.jit(lambda t, s: regressor.fields(t, s, x))(theta, score)
         assert found.shape == (3, 1 + len(DAMPINGS))
         np.testing.assert_allclose(found[i, 1 + k], expected, rtol=1e-9)
 
@@ -39,7 +39,7 @@ def test_the_last_layers_field_is_rao_blackwell(regressor):
 
     def left(t):
         score = jax.grad(regressor.log_posterior)(t)
-        return regressor.predict(t, x) + gauss_newton_fields(regressor, t, score, jnp.asarray(x))[:, 0]
+        return regressor.predict(t, x) + regressor.fields(t, score, jnp.asarray(x))[:, 0]
 
     with jax.enable_x64(True):
         one, other = jax.jit(jax.vmap(left))(jnp.asarray(theta))
@@ -115,5 +115,5 @@ def test_bad_models_are_named(linear_network):
         NetworkField(lambda t: t, np.zeros((2, 1)))
     with pytest.raises(scv.InputError, match="weights themselves"):
         NetworkField(model, np.zeros((2, 1))).solve([], 0)
-    with pytest.raises(scv.InputError, match="3 outputs and 2 inputs"):
+    with pytest.raises(scv.InputError, match="3 outputs, and fields of 2"):
         NetworkField(model, np.zeros((2, 1))).fit(samples, np.zeros((4, 200, 3)))

@@ -7,7 +7,7 @@ import pytest
 
 import steincv as scv
 from steincv.networks import entropy, predictive
-from steincv.networks.trust import score_outliers, stable
+from steincv.networks.trust import proven, score_outliers
 from steincv_paper.amortised import Amortised, unseen
 
 
@@ -64,7 +64,16 @@ def test_a_gain_that_one_chain_makes_does_not_count():
     controlled[:, :, 1] = 0.98 * f[:, :, 1]
     controlled[0, :, 1] *= 0.1
     assert ((controlled.var(axis=(0, 1)) / f.var(axis=(0, 1))) < 0.9).all()
-    assert stable(f, controlled).tolist() == [True, False]
+    assert proven(f, controlled).tolist() == [True, False]
+
+
+def test_a_coin_that_every_chain_tosses_is_not_chains_that_disagree():
+    """Ratios of .8 that all chains share are proven; the same on average, from .3 to 1.3, is not."""
+    rng = np.random.default_rng(6)
+    coin = 1.0 * (rng.uniform(size=(4, 400, 2)) < 0.3)
+    left = np.sqrt(np.array([[0.8, 0.3], [0.8, 0.5], [0.8, 1.1], [0.8, 1.3]]))[:, None]
+    middle = coin.mean(axis=1, keepdims=True)
+    assert proven(coin, middle + left * (coin - middle)).tolist() == [True, False]
 
 
 def test_scores_outside_are_counted_and_clipped_for_the_entropy(samples):

@@ -2,6 +2,7 @@
 
 from .classifier import Classifier as Classifier
 from .full_gradient import full_gradient as full_gradient
+from .network import Network as Network
 from .network_field import NetworkField as NetworkField
 from .predictive import Predictive as Predictive, entropy as entropy, predictive as predictive
 from .regressor import Regressor as Regressor

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 
 from ..runtime.validation import InputError
 from ..samples.samples import finite_array
-from .model import Array
+from .last_layer import Logits, last_layer_fields
+from .model import Array, append_one
 
 SIDE = 28
 # 5 x 5 with 2 filters, 3 x 3 with 3 filters, 3 x 7 x 7 activations to 2 classes. The paper says 407; this is 405.
@@ -103,6 +104,22 @@ class Classifier:
     def hidden(self, theta: Array, images: Array) -> jax.Array:
         """Return what the last layer sees, `(n, 147)`."""
         return activations(unpack(theta).filters, patches(images)).T
+
+    def fields(self, theta: Array, score: Array, inputs: Array) -> jax.Array:
+        """Return every g at one draw, `(image, k)`: steps along half the difference of the last layer's two outputs."""
+        d, s = (_difference(flat) for flat in (theta, score))
+
+        def logits(x: Array) -> Logits:
+            rows = jnp.sqrt(2.0) * append_one(self.hidden(theta, x))
+            return Logits(rows @ d, rows)
+
+        return last_layer_fields(logits(self.images), self.labels, logits(inputs), d, s)
+
+
+def _difference(flat: Array) -> Array:
+    r"""Return $d = (w_1 - w_0)/\sqrt2$ of the last layer, bias last; for a score this is its part along d."""
+    pairs = flat[LAST].reshape(148, 2)
+    return (pairs[:, 1] - pairs[:, 0]) / jnp.sqrt(2.0)
 
 
 def _logit(weights: Weights, patches: Array) -> Array:

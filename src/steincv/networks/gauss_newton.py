@@ -1,87 +1,125 @@
-r"""Fields for a regression network: Rao-Blackwell for its last layer, Gauss-Newton steps for all weights.
+r"""Fields for a network whose likelihood is known: Gauss-Newton steps of its last layer, and of all weights.
 
-Given the hidden weights the last layer is Gaussian with precision $\Lambda = I + H^TH/\sigma^2$, and
-$\Phi_w = \Lambda^{-1}\tilde h_x$ gives $f + g = E[f \mid \text{hidden weights}]$ exactly. Where the network is nearly
-linear in *all* its weights the same holds for all of them at once: with the Gauss-Newton matrix
-$P = \lambda I + J^TJ/\sigma^2$, $\Phi = P^{-1}\nabla f_x$ points from a draw to where the data would have f. With
-$A = P^{-1}$ and Hessians $H_i$ of f at the training inputs,
+Let o be the outputs at the training inputs, J their derivatives, W the information that the likelihood has on them
+($1/\sigma^2$ for normal noise, $\mathrm{diag}(p) - pp^T$ for classes), $\Lambda$ the precision of the prior. With
+$P = \lambda\Lambda + \sum_i J_i^TW_iJ_i$ and $A = P^{-1}$ the field $\Phi = A\nabla f$ points from a draw to where the
+data would have f. Given the other weights the last layer of a regression is Gaussian, and $\Phi$ on it ($\lambda = 1$)
+gives $f + g = E[f \mid \text{other weights}]$ exactly: Rao and Blackwell. With Hessians $H_i$ of the outputs,
 
-$$ \nabla\cdot\Phi = \mathrm{tr}(A H_x) - q\cdot\Phi, \qquad
-   q = \sigma^{-2}\textstyle\sum_i \big[\mathrm{tr}(A H_i) J_i + H_i A J_i\big], $$
+$$ \nabla\cdot\Phi = \mathrm{tr}(A H_f) - q\cdot\Phi, \qquad
+   q = \textstyle\sum_i \big[J_i^T(W_i\tau_i + \omega_i) + \sum_d H_{id} A (J_i^TW_i)_d\big], $$
 
-and a Hessian of one hidden layer couples the weights of a unit only: everything is closed form, and q is shared by all
-inputs. Several dampings $\lambda$ are offered, since far from linear short steps are the good ones. All of them
-commute with permutations and signs of hidden units, as f does.
+$\tau_i = \mathrm{tr}(A H_i)$ and $\omega_{id} = \sum_{ce} (J_iAJ_i^T)_{ec}\,\partial W_{cd}/\partial o_e$. Traces are
+sums of second derivatives along the eigenvectors of P, forward over forward: no Hessian is formed, and one
+decomposition serves every damping $\lambda$. All fields commute with permutations of hidden units, as f does.
+
+All weights may move only where the network is smooth in them: at a kink of relu $\Phi$ would jump, and the identity be
+false. The last layer enters linearly, whatever comes before it.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from .model import Array, append_one
-from .regressor import Regressor
+from .model import Array
 
 # Powers of 4 from steps nearly as long as Newton's to short ones; the coefficients choose among them.
 DAMPINGS = (4.0, 16.0, 64.0, 256.0)
 
 
-class _Layer(NamedTuple):
-    """The network and its derivatives at some inputs, one row per input."""
+@runtime_checkable
+class Layered(Protocol):
+    """What the fields ask of a model."""
 
-    inputs: jax.Array
-    slope: jax.Array
-    curve: jax.Array
-    outer: jax.Array
-    jacobian: jax.Array
+    @property
+    def inputs(self) -> np.ndarray:
+        """The training inputs, one row per case."""
+
+    @property
+    def precision(self) -> np.ndarray:
+        """The precision of the prior, one number per weight."""
+
+    @property
+    def last(self) -> np.ndarray:
+        """The places of weights in which the outputs are linear, given all others."""
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the outputs are smooth in all weights, and these few enough to be moved together."""
+
+    def outputs(self, theta: Array, inputs: Array) -> Array:
+        """Return what the network gives, `(n, c)`."""
+
+    def information(self, outputs: Array) -> Array:
+        """Return what the likelihood of one case knows of its outputs `(c,)`: a matrix `(c, c)`."""
 
 
-def gauss_newton_fields(model: Regressor, theta: Array, score: Array, inputs: Array) -> jax.Array:
-    """Return g of the last layer's field and of every damping at one draw, `(input, 1 + damping)`."""
-    weights = model.unpack(theta)
-    w = weights.outer[:-1]
-    units, k = weights.hidden.shape
-    precision = model.noise**-2
+def gauss_newton_fields(
+    model: Layered, predict: Callable[[Array, Array], Array], theta: Array, score: Array, inputs: Array
+) -> jax.Array:
+    """Return g of the last layer's field and of every damping at one draw, `(output, k)`; `predict` is f."""
+    train = jnp.asarray(model.inputs, theta.dtype)
+    last, dim = model.last, len(score)
+    choices: list[tuple[np.ndarray, tuple[float, ...]]] = [(last, (1.0,))] if len(last) else []
+    if model.smooth:
+        choices.append((np.arange(dim), DAMPINGS))
+    made = []
+    for free, dampings in choices:
+        scale = jnp.asarray(model.precision[free] ** -0.5, theta.dtype)
 
-    def layer(inputs: Array) -> _Layer:
-        x = append_one(inputs)
-        h = jnp.tanh(x @ weights.hidden.T)
-        slope = 1 - h * h
-        outer = append_one(h)
-        jacobian = jnp.concatenate([((w * slope)[:, :, None] * x[:, None]).reshape(len(x), -1), outer], 1)
-        return _Layer(x, slope, -2 * h * slope * w, outer, jacobian)
+        def place(part: jax.Array, free: np.ndarray = free) -> jax.Array:
+            return jnp.asarray(theta).at[free].set(part)
 
-    train, new = layer(jnp.asarray(model.inputs, theta.dtype)), layer(inputs)
-    last = jnp.eye(units + 1) + precision * train.outer.T @ train.outer
-    blackwell = jnp.linalg.solve(last, new.outer.T).T @ score[units * k :]
-    values, vectors = jnp.linalg.eigh(precision * train.jacobian.T @ train.jacobian)
+        made.append(_damped(model, predict, theta[free], score[free], place, train, inputs, scale, dampings))
+    return jnp.concatenate(made, 1)
 
-    def traces(a: jax.Array, part: _Layer) -> jax.Array:
-        """Return tr(A H) at every input: only blocks of one unit count."""
-        x, slope, curve, _, _ = part
-        cut = units * k
-        square = a[:cut, :cut].reshape(units, k, units, k)
-        own = square[jnp.arange(units), :, jnp.arange(units)]
-        cross = a[:cut, cut:-1].reshape(units, k, units)[jnp.arange(units), :, jnp.arange(units)]
-        within = jnp.einsum("nj,ni,jil,nl->n", curve, x, own, x, optimize=True)
-        return within + 2 * jnp.einsum("nj,ni,ji->n", slope, x, cross, optimize=True)
 
-    def damped(damping: jax.Array) -> jax.Array:
-        a = (vectors / (jnp.maximum(values, 0) + damping)) @ vectors.T
-        x, slope, curve, _, jacobian = train
-        step = jacobian @ a
-        hidden, outer = step[:, : units * k].reshape(-1, units, k), step[:, units * k : -1]
-        inner = jnp.einsum("ni,nji->nj", x, hidden)
-        turned = jnp.concatenate(
-            [
-                jnp.einsum("nj,ni->ji", curve * inner + slope * outer, x).reshape(-1),
-                (slope * inner).sum(0),
-                jnp.zeros(1, theta.dtype),
-            ]
-        )
-        q = precision * (traces(a, train) @ jacobian + turned)
-        field = new.jacobian @ a
-        return traces(a, new) - field @ q + field @ score
+def _damped(
+    model: Layered,
+    predict: Callable[[Array, Array], Array],
+    start: jax.Array,
+    score: jax.Array,
+    place: Callable[[jax.Array], jax.Array],
+    train: jax.Array,
+    inputs: Array,
+    scale: jax.Array,
+    dampings: tuple[float, ...],
+) -> jax.Array:
+    def jacobian(part: jax.Array) -> jax.Array:
+        return jax.vmap(lambda x: jax.jacrev(lambda p: model.outputs(place(p), x[None])[0])(part))(train)
 
-    found = jax.vmap(damped, out_axes=1)(jnp.asarray(DAMPINGS, theta.dtype))
-    return jnp.concatenate([blackwell[:, None], found], 1)
+    known = model.outputs(place(start), train)
+    weight = jax.vmap(model.information)(known)
+    turn = jax.vmap(jax.jacfwd(model.information))(known)
+    j, pull = jax.vjp(jacobian, start)
+    scaled = j * scale
+    values, vectors = jnp.linalg.eigh(jnp.einsum("ncs,ncd,ndt->st", scaled, weight, scaled, optimize=True))
+    along = scale[:, None] * vectors  # the inverse of P is along diag(1 / (values + damping)) along^T
+    _, bend = _directions(lambda p: model.outputs(place(p), train), start, along)
+    slope_f, bend_f = _directions(lambda p: predict(place(p), inputs).reshape(-1), start, along)
+    inner = j @ along
+
+    def one(damping: jax.Array) -> jax.Array:
+        w = 1 / (jnp.maximum(values, 0) + damping)
+        tau = jnp.einsum("s,snc->nc", w, bend)
+        inverse = jnp.einsum("ncs,s,nds->ncd", inner, w, inner, optimize=True)
+        covector = jnp.einsum("ncd,nc->nd", weight, tau) + jnp.einsum("nec,ncde->nd", inverse, turn)
+        back = jnp.einsum("ncd,ncs,s,ts->ndt", weight, inner, w, along, optimize=True)
+        q = jnp.einsum("nd,nds->s", covector, j) + pull(back)[0]
+        return (w * ((score - q) @ along)) @ slope_f + w @ bend_f
+
+    return jax.vmap(one, out_axes=1)(jnp.asarray(dampings, start.dtype))
+
+
+def _directions(
+    function: Callable[[jax.Array], Array], start: jax.Array, along: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return the first and second derivatives of a function along every column, `(column, ...)` each."""
+
+    def first(part: jax.Array, v: jax.Array) -> Array:
+        return jax.jvp(function, (part,), (v,))[1]
+
+    return jax.vmap(lambda v: jax.jvp(lambda p: first(p, v), (start,), (v,)), in_axes=1)(along)

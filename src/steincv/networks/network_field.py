@@ -19,10 +19,7 @@ from ..samples.samples import Samples
 from ..stein.coordinates import Standardise
 from ..stein.folds import Fold
 from .classifier import Classifier
-from .gauss_newton import gauss_newton_fields
-from .last_layer import last_layer_fields
 from .model import Array
-from .regressor import Regressor
 
 
 class Plan(NamedTuple):
@@ -33,7 +30,15 @@ class Plan(NamedTuple):
     # Outputs count as if they varied by at least this share of what the middle one does.
     least_deviation: float = 0.3
     # How many fields a model has at most, for what their memory is judged by.
-    most_fields: int = 8
+    most_fields: int = 14
+    # What the fields of all inputs have in common: so many directions at most, and draws per direction at least. On the
+    # curve of docs/paper.md 80 leave .100, 40 .108 and 120 .103.
+    directions: int = 80
+    draws_per_direction: int = 15
+    # Penalties in units of a direction's own variance, tried on blocks that were left out; the last: no direction.
+    penalties: tuple[float, ...] = (1e-3, 1e-2, 1e-1, 1.0, np.inf)
+    # One chain is cut into so many blocks.
+    blocks: int = 4
 
 
 PLAN = Plan()
@@ -50,9 +55,6 @@ class HasFields(Protocol):
         """A program is compiled once per model."""
 
 
-Network = Classifier | Regressor | HasFields
-
-
 @dataclass(frozen=True, eq=False)
 class NetworkField(Method):
     r"""$g(\theta, x) = \sum_k c_k g_k(\theta, x)$: fields built from the network itself, amortised over inputs.
@@ -67,11 +69,11 @@ class NetworkField(Method):
     - `inputs`: `(out, ...)`, one for every output of f.
     """
 
-    model: Any  # a `Network`; anything else is refused by name
+    model: Any  # `HasFields`; anything else is refused by name
     inputs: np.ndarray
 
     def __post_init__(self) -> None:
-        if not isinstance(self.model, Network):
+        if not isinstance(self.model, HasFields):
             raise InputError(
                 f"The 'model' of NetworkField must be a Classifier, a Regressor, or have a function `fields`."
                 f" Got {type(self.model).__name__} instead."
@@ -90,19 +92,21 @@ class NetworkField(Method):
 
     def fit(self, samples: Samples, values: ArrayLike, *, seed: int = 0) -> Fitted:
         values = as_values(samples, values)
-        if values.shape[-1] != len(self.inputs):
-            raise InputError(f"there are values of {values.shape[-1]} outputs and {len(self.inputs)} inputs.")
-        return self.fitted(coefficients(self.fields(samples), values), samples.dim)
+        fields = self.fields(samples)
+        if values.shape[-1] != fields.shape[-2]:
+            raise InputError(f"there are values of {values.shape[-1]} outputs, and fields of {fields.shape[-2]}.")
+        return self.fitted(combine(fields, values), samples.dim)
 
-    def fitted(self, c: np.ndarray, dim: int) -> Fitted:
-        """Return g with given coefficients, in the weights as they are: no standard coordinates."""
+    def fitted(self, found: "Combination | np.ndarray", dim: int) -> Fitted:
+        """Return g in the weights as they are: no standard coordinates. An array is the shared coefficients alone."""
+        made = found if isinstance(found, Combination) else Combination.shared_by_all(found, len(self.inputs))
 
         def evaluate(theta: np.ndarray, score: np.ndarray) -> np.ndarray:
-            return _fields(self.model, self.inputs, Samples(theta, score))[0] @ c
+            return made(_fields(self.model, self.inputs, Samples(theta, score))[0])
 
         same = Standardise(np.zeros(dim), np.ones(dim), None)
-        info = {"coefficients": c.tolist(), "features": len(c)}
-        return Fitted(same, np.ones(len(self.inputs)), Control(evaluate, info))
+        info = {"coefficients": made.shared.tolist(), "features": len(made.shared)}
+        return Fitted(same, np.ones(made.weights.shape[1]), Control(evaluate, info))
 
     def cross_fit(self, samples: Samples, values: np.ndarray, folds: Sequence[Fold], *, seed: int = 0) -> CrossFit:
         start = time.perf_counter()
@@ -110,9 +114,9 @@ class NetworkField(Method):
         g = np.zeros_like(values)
         info = []
         for fold in folds:
-            c = coefficients(fold.train.take(fields), fold.train.take(values))
-            fold.test.put(g, fold.test.take(fields) @ c)
-            info.append({"coefficients": c.tolist()})
+            made = combine(fold.train.take(fields), fold.train.take(values))
+            fold.test.put(g, made(fold.test.take(fields)))
+            info.append({"coefficients": made.shared.tolist(), "directions": len(made.weights)})
         return CrossFit(g, {"seconds": time.perf_counter() - start, "folds": info})
 
 
@@ -137,7 +141,66 @@ def coefficients(
     return np.linalg.solve(scaled, right / size) / size
 
 
-def _fields(model: Network, inputs: np.ndarray, samples: Samples) -> np.ndarray:
+class Combination(NamedTuple):
+    """g of every output from all fields: its own with shared coefficients, and directions that all fields span."""
+
+    shared: Float[np.ndarray, " k"]
+    basis: Float[np.ndarray, "out_k direction"]
+    weights: Float[np.ndarray, "direction out"]
+
+    @classmethod
+    def shared_by_all(cls, shared: np.ndarray, outputs: int) -> "Combination":
+        return cls(shared, np.zeros((0, 0)), np.zeros((0, outputs)))
+
+    def __call__(self, fields: Float[np.ndarray, "*draws out k"]) -> Float[np.ndarray, "*draws out"]:
+        g = fields @ self.shared
+        if not len(self.weights):
+            return g
+        return g + fields.reshape(*fields.shape[:-2], -1) @ self.basis @ self.weights
+
+
+def combine(fields: Float[np.ndarray, "chain draw out k"], values: Float[np.ndarray, "chain draw out"]) -> Combination:
+    """Fit the shared coefficients, then what is left on the main directions of the fields of all inputs.
+
+    The penalty is chosen output by output, on chains (of one chain, blocks) that were left out; no direction at all is
+    one of the choices.
+    """
+    shared = coefficients(fields, values)
+    chains, draws, out, k = fields.shape
+    rank = min(PLAN.directions, chains * draws // PLAN.draws_per_direction, out * k)
+    flat = fields.reshape(chains, draws, out * k)
+    size = flat.std(axis=(0, 1))
+    if rank < 1 or not (size > 0).any():
+        return Combination.shared_by_all(shared, out)
+    x = (flat - flat.mean(axis=(0, 1))).reshape(chains * draws, -1) / np.where(size > 0, size, np.inf)
+    sketch = x.T @ (x @ np.random.default_rng(0).normal(size=(out * k, rank)))  # one power step towards the main ones
+    q = np.linalg.qr(sketch)[0]
+    turn = np.linalg.svd(x @ q, full_matrices=False)
+    deviation = np.maximum(turn[1] / np.sqrt(len(x)), 1e-12)
+    basis = (q / np.where(size > 0, size, np.inf)[:, None]) @ turn[2].T / deviation
+    z = (flat - flat.mean(axis=(0, 1))) @ basis
+    left = values + fields @ shared
+    left = left - left.mean(axis=(0, 1))
+    blocks = list(z) if chains > 2 else np.array_split(z.reshape(-1, rank), PLAN.blocks)
+    rest = list(left) if chains > 2 else np.array_split(left.reshape(-1, out), PLAN.blocks)
+    grams, rights = [b.T @ b for b in blocks], [b.T @ y for b, y in zip(blocks, rest, strict=True)]
+    gram, right, count = sum(grams), sum(rights), sum(map(len, blocks))
+
+    def solved(gram: np.ndarray, right: np.ndarray, count: int, penalty: float) -> np.ndarray:
+        if np.isinf(penalty):
+            return np.zeros_like(right)
+        return -np.linalg.solve(gram + penalty * count * np.eye(rank), right)
+
+    errors = np.zeros((len(PLAN.penalties), out))
+    for b, y, own, product in zip(blocks, rest, grams, rights, strict=True):
+        for i, penalty in enumerate(PLAN.penalties):
+            w = solved(gram - own, right - product, count - len(b), penalty)
+            errors[i] += ((y + b @ w) ** 2).sum(axis=0)
+    every = np.stack([solved(gram, right, count, penalty) for penalty in PLAN.penalties])
+    return Combination(shared, basis, every[errors.argmin(axis=0), :, np.arange(out)].T)
+
+
+def _fields(model: HasFields, inputs: np.ndarray, samples: Samples) -> np.ndarray:
     double = not isinstance(model, Classifier)
     kind = np.float64 if double else np.float32
     flat = [a.reshape(-1, samples.dim).astype(kind) for a in (samples.draws, samples.scores)]
@@ -155,21 +218,16 @@ def _fields(model: Network, inputs: np.ndarray, samples: Samples) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=8)
-def _program(model: Network) -> Callable:
+def _program(model: HasFields) -> Callable:
     """Compile the fields of one draw after the other on a CPU, of some side by side on an accelerator.
 
     Memory does not grow with the draws.
     """
-    fields: Callable[[Array, Array, Array], Array]
-    if isinstance(model, Classifier):
-        fields = functools.partial(last_layer_fields, model)
-    elif isinstance(model, Regressor):
-        fields = functools.partial(gauss_newton_fields, model)
-    else:
-        fields = model.fields
     size = 1 if jax.default_backend() == "cpu" else 64
 
     def every(draws: Array, scores: Array, inputs: Array) -> Array:
-        return jax.lax.map(lambda a: fields(a[0], a[1], inputs), (draws, scores), batch_size=size if size > 1 else None)
+        return jax.lax.map(
+            lambda a: model.fields(a[0], a[1], inputs), (draws, scores), batch_size=size if size > 1 else None
+        )
 
     return jax.jit(every)

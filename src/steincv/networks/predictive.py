@@ -20,12 +20,11 @@ from ..judging.error_bars import ROUND_OFF, Average, average
 from ..result import Estimate
 from ..runtime.compile_cache import compile_cache
 from ..runtime.validation import InputError
-from ..samples.samples import Samples
-from .classifier import Classifier
+from ..samples.samples import Samples, finite_array
 from .model import Array
-from .network_field import NetworkField
-from .regressor import Regressor
-from .trust import chains_agree, score_outliers, stable
+from .network import Prediction, above as probability_above, quantile as quantile_of
+from .network_field import HasFields, NetworkField
+from .trust import chains_agree, proven, score_outliers
 
 
 class Small(NamedTuple):
@@ -42,8 +41,9 @@ SMALL = Small()
 class Predictive:
     """Means of predictions over the posterior, one per input.
 
-    - `mean`, `standard_error`, `interval(level)`, `variance_ratio`: with control variates. `plain`: without.
-    - `entropy`, `plain_entropy`: $-p\\log p - (1-p)\\log(1-p)$ of the means, for scores. A controlled mean can leave
+    - `mean`, `standard_error`, `interval(level)`, `variance_ratio`: with control variates. `plain`: without. Of several
+      logits they have one column per class.
+    - `entropy`, `plain_entropy`: $-\\sum_c p_c\\log p_c$ of the means, for scores. A controlled mean can leave
       [0, 1]; for the entropy, and only there, it is clipped to it.
     - `outside`: how many controlled means lie outside [0, 1].
     - `helped`, `status`: for which inputs a control variate is used, and what happened. Where it would not help, or
@@ -77,7 +77,7 @@ class Predictive:
 
     @property
     def helped(self) -> np.ndarray:
-        return np.array([method != "plain" for method in self.estimate.method])
+        return np.array([method != "plain" for method in self.estimate.method]).reshape(self.mean.shape)
 
     @property
     def status(self) -> list[tuple[str, ...]]:
@@ -85,7 +85,10 @@ class Predictive:
         more = ("score outliers",) if self.outliers else ()
         names = [(*(s.name for s in found), *more) for found in self.estimate.status]
         known = ("no gain", "constant", "exact")
-        return [n if ok or set(n) & set(known) else (*n, "no gain") for n, ok in zip(names, self.helped, strict=True)]
+        return [
+            n if ok or set(n) & set(known) else (*n, "no gain")
+            for n, ok in zip(names, self.helped.ravel(), strict=True)
+        ]
 
     @property
     def outside(self) -> int:
@@ -102,18 +105,26 @@ class Predictive:
     def _entropy(self, p: np.ndarray) -> np.ndarray:
         if not self.scores:
             raise InputError("entropy is of scores in [0, 1]; some predictions here lie outside it.")
+        if p.ndim == 2:
+            return np.asarray(scipy.special.entr(np.clip(p, 0.0, 1.0)).sum(axis=1))
         return entropy(p)
 
     def summary(self) -> pandas.DataFrame:
-        """Return a row per input: plain and controlled mean with standard errors, ratio, entropies and status."""
+        """Return a row per input: plain and controlled mean with standard errors, ratio, entropies and status.
+
+        Of more than two classes there is a row per input and class, and no entropies.
+        """
         columns: dict[str, np.ndarray | list[str]] = {
-            "mean": self.plain.mean,
-            "mcse_mean": self.plain.standard_error,
-            "mean_cv": self.mean,
-            "mcse_cv": self.standard_error,
-            "variance_ratio": self.variance_ratio,
+            "mean": self.plain.mean.reshape(-1),
+            "mcse_mean": self.plain.standard_error.reshape(-1),
+            "mean_cv": self.mean.reshape(-1),
+            "mcse_cv": self.standard_error.reshape(-1),
+            "variance_ratio": self.variance_ratio.reshape(-1),
         }
-        if self.scores:
+        if self.mean.ndim == 2:
+            case, kind = np.indices(self.mean.shape).reshape(2, -1)
+            columns = {"input": case, "class": kind, **columns}
+        elif self.scores:
             columns |= {"entropy": self.plain_entropy, "entropy_cv": self.entropy}
         columns["status"] = [", ".join(names) for names in self.status]
         return pandas.DataFrame(columns)
@@ -138,23 +149,32 @@ def predictive(
     inputs: ArrayLike,
     method: Method | None = None,
     *,
+    above: ArrayLike | None = None,
+    quantile: float | None = None,
     seed: int = 0,
     folds: int | None = None,
     guard: bool = True,
 ) -> Predictive:
     """Return the posterior mean of a network's prediction at every input, with control variates.
 
+    Or, of a regression network with known noise, what a new observation y will be: the probability that it is above a
+    point, or a quantile. Its noise is integrated out first.
+
     **Arguments:**
 
     - `samples`: draws of the weights and their scores.
-    - `predict`: `predict(theta, inputs)`, one number per input, in JAX; or a `Classifier` or `Regressor`.
+    - `predict`: a `steincv.networks.Network`, your own, or a `Classifier` or `Regressor`; or `predict(theta, inputs)`,
+      one number per input or one per class, in JAX.
     - `inputs`: `(n, ...)`. All of them go through one fit.
-    - `method`: any method of `estimate`. By default `NetworkField`, a network's own structure, for a `Classifier` or
-      `Regressor` (also where `predict` is their method); for any other function linear control variates, or `Auto()`
-      where weights and inputs are few.
+    - `method`: any method of `estimate`. By default `NetworkField`, a network's own structure, for a model (also where
+      `predict` is its method); for any other function linear control variates, or `Auto()` where weights and inputs are
+      few.
+    - `above`: a number, or one per input: return P(y > above).
+    - `quantile`: a level between 0 and 1: return that quantile of y.
     - `guard`: report the plain mean, and say so, for inputs where the control variate does not help: it is fitted on
-      other chains than it is judged on, and must gain without any one of them. Also where chains disagree about the
-      prediction, and everywhere if a few draws carry most of the squared scores.
+      other chains than it is judged on, and must gain without any one of them. An input whose chains
+      disagree about it has its plain mean, whatever the others do; and all have if a few draws carry most of the
+      squared scores.
 
     >>> import numpy as np, steincv as scv
     >>> theta = np.random.default_rng(0).normal(size=(4, 200, 2))
@@ -169,18 +189,42 @@ def predictive(
     if at.ndim == 0 or len(at) == 0 or at.dtype.kind not in "fiub":
         raise InputError(f"`inputs` has shape {at.shape} and dtype {at.dtype}, expected numbers, (n, ...).")
     model = getattr(predict, "__self__", predict)  # also of a method, such as `model.predict`
-    function = predict.predict if isinstance(predict, Classifier | Regressor) else predict
+    function = getattr(predict, "predict", predict)
     if not callable(function):
         raise InputError(f"`predict` must be a function of weights and inputs, got {type(predict).__name__}.")
     values = predictions(samples, function, at)
+    if above is not None or quantile is not None:
+        model = _observed(model, values, len(at), above, quantile)
+        values = predictions(samples, model.predict, at)
     if method is None:
-        method = _default(samples, model if isinstance(model, Classifier | Regressor) else None, at)
+        method = _default(samples, model, at)
     found = estimate(samples, {"prediction": values}, method, seed=seed, folds=folds, guard=guard)
     outliers = score_outliers(samples)
     if guard:
-        kept = chains_agree(found) & stable(found.values, found.controlled) & (not outliers)
+        kept = chains_agree(found) & proven(found.values, found.controlled) & (not outliers)
         found = _plain_where(found, ~kept)
-    return Predictive(found, bool(values.min() >= 0 and values.max() <= 1), outliers)
+    if values.ndim == 4:
+        shape = values.shape[2:]
+        found = replace(found, shape=shape, plain=found.plain.reshape(shape), _average=found._average.reshape(shape))
+    return Predictive(found, bool(quantile is None and values.min() >= 0 and values.max() <= 1), outliers)
+
+
+def _observed(model: Any, outputs: np.ndarray, inputs: int, above: ArrayLike | None, level: float | None) -> Prediction:
+    """Return what is asked of a new observation."""
+    if getattr(model, "noise", None) is None or outputs.ndim != 3:
+        raise InputError(
+            "`above` and `quantile` are for regression networks whose noise is known: a Network with `noise`."
+        )
+    if above is not None and level is not None:
+        raise InputError("`above` and `quantile` are two questions: ask one at a time.")
+    if level is not None:
+        if not 0 < level < 1:
+            raise InputError(f"`quantile` must be a level between 0 and 1, got {level!r}.")
+        return quantile_of(model, level, outputs)
+    cut = finite_array("above", above)
+    if cut.shape not in ((), (inputs,)):
+        raise InputError(f"`above` has shape {cut.shape}, expected a number, or one for each of {inputs} inputs.")
+    return probability_above(model, cut)
 
 
 def _plain_where(found: Estimate, which: np.ndarray) -> Estimate:
@@ -192,8 +236,8 @@ def _plain_where(found: Estimate, which: np.ndarray) -> Estimate:
     return replace(found, controlled=controlled, _average=better, method=method)
 
 
-def _default(samples: Samples, model: Classifier | Regressor | None, inputs: np.ndarray) -> Method:
-    if model is not None:
+def _default(samples: Samples, model: object, inputs: np.ndarray) -> Method:
+    if isinstance(model, HasFields):
         return NetworkField(model, inputs)
     if samples.dim <= SMALL.weights and len(inputs) <= SMALL.inputs:
         return Auto()
@@ -202,7 +246,7 @@ def _default(samples: Samples, model: Classifier | Regressor | None, inputs: np.
 
 def predictions(
     samples: Samples, predict: Callable[[Array, Array], Array], inputs: np.ndarray
-) -> Float[np.ndarray, "chain draw out"]:
+) -> Float[np.ndarray, "chain draw n *classes"]:
     """Return the prediction at every draw and input, one draw at a time."""
     single = inputs.dtype == np.float32
     kind = np.float32 if single else np.float64
@@ -213,10 +257,10 @@ def predictions(
             shape = jax.eval_shape(predict, flat[0], x).shape
         except Exception as error:
             raise InputError(f"`predict` fails at one draw: {type(error).__name__}: {error}") from error
-        if shape != (len(inputs),):
+        if shape[:1] != (len(inputs),) or len(shape) > 2:
             raise InputError(f"`predict` returns shape {shape}, expected ({len(inputs)},): one number an input.")
         found = np.asarray(jax.jit(lambda a, x: jax.lax.map(lambda t: predict(t, x), a))(flat, x), dtype=np.float64)
-    return found.reshape(*samples.draws.shape[:2], -1)
+    return found.reshape(*samples.draws.shape[:2], *shape)
 
 
 def entropy(p: ArrayLike) -> np.ndarray:

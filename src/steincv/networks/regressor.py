@@ -9,6 +9,7 @@ import numpy as np
 
 from ..runtime.validation import InputError, whole_number
 from ..samples.samples import finite_array
+from .gauss_newton import gauss_newton_fields
 from .model import Array, append_one
 
 
@@ -53,6 +54,18 @@ class Regressor:
         return self.width * (self.inputs.shape[1] + 2) + 1
 
     @property
+    def precision(self) -> np.ndarray:
+        return np.ones(self.dim)
+
+    @property
+    def last(self) -> np.ndarray:
+        return np.arange(self.dim - self.width - 1, self.dim)
+
+    @property
+    def smooth(self) -> bool:
+        return True
+
+    @property
     def data(self) -> tuple[np.ndarray, np.ndarray]:
         return self.inputs, self.targets
 
@@ -77,6 +90,18 @@ class Regressor:
         """Return the mean of y, `(n,)`."""
         outer = self.unpack(theta).outer
         return self.hidden(theta, inputs) @ outer[:-1] + outer[-1]
+
+    def outputs(self, theta: Array, inputs: Array) -> Array:
+        """Return what `gauss_newton` moves: the mean of y, `(n, 1)`."""
+        return self.predict(theta, inputs)[:, None]
+
+    def information(self, outputs: Array) -> Array:
+        """Return what the likelihood of one case knows of its output."""
+        return jnp.full((1, 1), self.noise**-2)
+
+    def fields(self, theta: Array, score: Array, inputs: Array) -> jax.Array:
+        """Return every g at one draw, `(input, k)`."""
+        return gauss_newton_fields(self, self.predict, theta, score, inputs)
 
     def hidden(self, theta: Array, inputs: Array) -> jax.Array:
         """Return what the last layer sees, `(n, width)`."""

@@ -1,4 +1,4 @@
-"""What a default may rely on: scores without outliers, chains that agree, and a gain that no single chain makes."""
+"""What a default may rely on: scores without outliers, chains that agree, and a gain that every chain proves."""
 
 from typing import NamedTuple
 
@@ -13,11 +13,11 @@ from ..samples.samples import Samples
 class Limits(NamedTuple):
     """What the checks of this module compare with; benchmarks/regression_calibration.py measures what they keep."""
 
-    # The largest 1 % of squared scores are 1 % of their sum for a Gaussian in many dimensions and about a tenth for a
-    # network's posterior. Draws of approximate samplers have more than a quarter there: no variance made of them is
-    # known.
+    # The largest 1 % of squared scores are 1 % of their sum for a Gaussian in many dimensions, .25 for converged HMC
+    # draws of the paper's classifier given 40 images, and .84 and .50 for pSGLD given 40 and 200: no variance made of
+    # those is known.
     top_share: float = 0.01
-    carried: float = 0.25
+    carried: float = 0.35
     # The variance ratio must be below this without any one of the chains.
     stable_ratio: float = 0.9
 
@@ -37,14 +37,22 @@ def chains_agree(found: Estimate) -> Bool[np.ndarray, " out"]:
     return np.array([all(s.code is not Code.CHAINS_DISAGREE for s in status) for status in found.status])
 
 
-def stable(values: Float[np.ndarray, "chain draw out"], controlled: np.ndarray) -> Bool[np.ndarray, " out"]:
-    """Tell for which outputs the variance ratio stays low when any one chain is left out."""
+def proven(values: Float[np.ndarray, "chain draw out"], controlled: np.ndarray) -> Bool[np.ndarray, " out"]:
+    """Tell for which outputs the variance falls clearly on chains that g was not fitted on, whichever is left out.
+
+    Left out one by one, chains also say how uncertain the ratio is (the jackknife): it must be below 1 by twice that.
+    A coin flip that every chain tosses has large variances and a ratio that all chains share; an output that one chain
+    alone decides has not.
+    """
     chains = len(values)
     if chains < 2:
         return np.ones(values.shape[-1], dtype=bool)
-    worst = np.zeros(values.shape[-1])
+    ratios = []
     for k in range(chains):
         others = np.arange(chains) != k
         before, after = values[others].var(axis=(0, 1)), controlled[others].var(axis=(0, 1))
-        worst = np.maximum(worst, np.divide(after, before, out=np.full_like(after, np.inf), where=before > 0))
-    return worst < LIMITS.stable_ratio
+        ratios.append(np.divide(after, before, out=np.full_like(after, np.inf), where=before > 0))
+    found = np.stack(ratios)
+    finite = np.where(np.isfinite(found), found, 1.0)
+    error = np.sqrt((chains - 1) * finite.var(axis=0))
+    return (found.max(axis=0) < LIMITS.stable_ratio) & (finite.mean(axis=0) + 2 * error < 1)

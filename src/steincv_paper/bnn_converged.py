@@ -1,0 +1,209 @@
+"""Converged draws of the paper's classifier, by parallel tempering on an accelerator, judged by what is predicted.
+
+    python -m steincv_paper.bnn_converged OUT [--tiny] [--data FOLDER]
+
+Every chain is a ladder of powers of the likelihood, from the prior, of which draws are exact, to the posterior: HMC at
+every rung, swaps of neighbours in between, even and odd ones in turn. Step sizes and the ladder are adapted in the
+warm-up, the ladder so that all swaps are refused equally often (Syed et al. 2021, Non-reversible parallel tempering).
+Weights can be permuted, so convergence is judged on the scores of images alone.
+
+OUT/state.npz        where it stands, after every segment; the same command goes on from there
+OUT/predictions.npz  scores of every image and their control variates, in single precision: enough for every figure
+OUT/rows.csv         what `steincv reproduce bnn` tabulates, for these draws
+OUT/summary.json     settings, R-hat, effective sizes, agreement of two halves of the chains, ratios, seconds
+"""
+
+import argparse
+import json
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import blackjax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas
+
+from steincv.judging.error_bars import average, split_rhat
+from steincv.networks.network_field import NetworkField, combine
+from steincv.runtime.arrays import read_arrays, whole_file
+from steincv.runtime.compile_cache import compile_cache
+from steincv.runtime.validation import InputError
+from steincv.samples.samples import Samples
+
+from .bnn_draws import Problem
+from .bnn_fits import Split, default_rows, ratio, ratio_rows, sampler_row, score_rows
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Segments of `sweeps` sweeps; after the warm-up the last state of every `thin` sweeps is kept."""
+
+    training: int = 200
+    seen: int = 100
+    unseen: int = 100
+    chains: int = 32
+    rungs: int = 16
+    leapfrogs: int = 32
+    warmup: int = 20
+    segments: int = 40
+    sweeps: int = 50
+    thin: int = 5
+    steps: int = 4000  # of the paper's CNCV
+    target: float = 0.8  # acceptance of HMC
+    rhat: float = 1.05
+    data: str = ""
+    seed: int = 0
+
+
+TINY = Plan(6, 2, 2, chains=4, rungs=3, leapfrogs=3, warmup=2, segments=2, sweeps=6, thin=1, steps=5)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--tiny", action="store_true", help="a few draws, to see whether it runs")
+    parser.add_argument("--data", default="", help="digits, as steincv_paper.digits.load_digits reads them")
+    given = parser.parse_args()
+    print(json.dumps(converged(replace(TINY if given.tiny else Plan(), data=given.data), given.out), indent=1))
+
+
+def converged(plan: Plan, out: Path) -> dict[str, Any]:
+    """Sample, or go on where `out` stands; write what was found, and return its summary."""
+    out.mkdir(parents=True, exist_ok=True)
+    problem = Problem.of(plan.data, plan.training, plan.seen, plan.unseen, plan.seed)
+    with compile_cache():
+        state = sample(problem, plan, out / "state.npz")
+        found = report(problem, plan, state, out)
+    with whole_file(out / "summary.json", force=True) as file:
+        file.write((json.dumps(found, indent=1) + "\n").encode())
+    return found
+
+
+# Sampling --------------------------------------------------------------------------------------------
+
+
+def sample(problem: Problem, plan: Plan, path: Path) -> dict[str, np.ndarray]:
+    """Run every segment that is not done yet. A segment has its own key: a run that was stopped ends with the same."""
+    names = ("x", "step", "power", "refused", "done", "draws", "scores", "seconds", "plan")
+    identity = np.frombuffer(json.dumps(asdict(plan), sort_keys=True).encode(), dtype=np.uint8)
+    if path.exists():
+        state = read_arrays(path, list(names))
+        if not np.array_equal(state["plan"], identity):
+            raise InputError(f"{path}: is of another run; choose another folder.")
+    else:
+        dim = problem.model.dim
+        first = np.random.default_rng(plan.seed).normal(size=(plan.chains, plan.rungs, dim))  # of the prior
+        none = np.zeros((plan.chains, 0, dim), np.float32)
+        power = np.linspace(0, 1, plan.rungs) ** 4
+        state = dict(zip(names, (first.astype(np.float32), np.full(plan.rungs, 0.02), power, np.zeros(plan.rungs - 1),
+                                 np.array(0), none, none, np.array(0.0), identity), strict=True))  # fmt: skip
+    run = _program(problem, plan)
+    while state["done"] < plan.warmup + plan.segments:
+        begin, done = time.perf_counter(), int(state["done"])
+        warm = done < plan.warmup
+        key = jax.random.fold_in(jax.random.key(plan.seed), done)
+        x, step, refused, draws, scores = map(np.asarray, run(key, state["x"], state["step"], state["power"], warm))
+        state |= {"x": x, "refused": refused, "done": np.array(done + 1)}
+        if warm:
+            state |= {"step": step, "power": even(state["power"], refused)}
+        else:
+            state["draws"] = np.concatenate([state["draws"], draws], axis=1)
+            state["scores"] = np.concatenate([state["scores"], scores], axis=1)
+        state["seconds"] = state["seconds"] + time.perf_counter() - begin
+        with whole_file(path, force=True) as file:
+            np.savez(file, **state)  # type: ignore[arg-type]
+        print(f"segment {done + 1}: swaps refused {refused.mean():.2f}, at most {refused.max():.2f}", flush=True)
+    return state
+
+
+def even(power: np.ndarray, refused: np.ndarray) -> np.ndarray:
+    """Return powers between which equally many swaps would be refused, by interpolation."""
+    barrier = np.concatenate([[0.0], np.cumsum(np.maximum(refused, 1e-3))])
+    return np.interp(np.linspace(0, barrier[-1], len(power)), barrier, power)
+
+
+def _program(problem: Problem, plan: Plan) -> Any:
+    model, kernel = problem.model, blackjax.hmc.build_kernel()
+
+    def likelihood(theta: Any) -> Any:
+        return model.log_posterior(theta) - model.log_prior(theta)
+
+    def move(key: Any, x: Any, step: Any, power: Any) -> tuple[Any, Any]:
+        def density(theta: Any) -> Any:
+            return model.log_prior(theta) + power * likelihood(theta)
+
+        state, info = kernel(key, blackjax.hmc.init(x, density), density, step, jnp.ones(model.dim), plan.leapfrogs)
+        exact = jax.random.normal(jax.random.fold_in(key, 1), x.shape)  # at the prior nothing need be proposed
+        return jnp.where(power == 0, exact, state.position), info.acceptance_rate
+
+    def sweep(carry: tuple, index: Any) -> tuple[tuple, Any]:
+        key, x, step, power, warm = carry
+        mine, swap = jax.random.split(jax.random.fold_in(key, index))
+        keys = jax.random.split(mine, (plan.chains, plan.rungs))
+        x, accepted = jax.vmap(jax.vmap(move), (0, 0, None, None))(keys, x, step, power)
+        step = jnp.where(warm, step * jnp.exp(0.1 * (accepted.mean(0) - plan.target)), step)
+        level = jax.vmap(jax.vmap(likelihood))(x)
+        log_rate = (power[1:] - power[:-1]) * (level[:, :-1] - level[:, 1:])
+        chance = jnp.exp(jnp.minimum(log_rate, 0.0))
+        turn = (jnp.arange(plan.rungs - 1) % 2 == index % 2) & (jax.random.uniform(swap, chance.shape) < chance)
+        none = jnp.zeros((plan.chains, 1), bool)
+        up, down = jnp.concatenate([turn, none], 1)[..., None], jnp.concatenate([none, turn], 1)[..., None]
+        x = jnp.where(up, jnp.roll(x, -1, 1), jnp.where(down, jnp.roll(x, 1, 1), x))
+        return (key, x, step, power, warm), (x[:, -1], 1 - chance.mean(0))
+
+    def segment(key: Any, x: Any, step: Any, power: Any, warm: Any) -> tuple:
+        step, power = jnp.asarray(step, x.dtype), jnp.asarray(power, x.dtype)
+        carry, (cold, refused) = jax.lax.scan(sweep, (key, x, step, power, warm), jnp.arange(plan.sweeps))
+        cold = jnp.swapaxes(cold[plan.thin - 1 :: plan.thin], 0, 1)
+        scores = jax.lax.map(jax.vmap(jax.grad(model.log_posterior)), cold)
+        return carry[1], carry[2], refused.mean(0), cold, scores
+
+    return jax.jit(segment)
+
+
+# What was found --------------------------------------------------------------------------------------
+
+
+def report(problem: Problem, plan: Plan, state: dict[str, np.ndarray], out: Path) -> dict[str, Any]:
+    """Write predictions and rows; return what says whether the draws have converged, and what is gained on them."""
+    samples = Samples(state["draws"], state["scores"])
+    f = problem.values(samples)
+    fields = NetworkField(problem.model, problem.images).fields(samples)
+    half = plan.chains // 2
+    parts = (slice(0, half), slice(half, None))
+    g = np.zeros_like(f)
+    for mine, other in (parts, parts[::-1]):
+        g[mine] = combine(fields[other], f[other])(fields[mine])
+    with whole_file(out / "predictions.npz", force=True) as file:
+        np.savez_compressed(file, scores=f.astype(np.float32), controls=g.astype(np.float32), seen=plan.seen)
+    split = Split.of(samples, f, "chains", plan.seed)
+    rows, controlled = ratio_rows(problem, split, "chains", plan.steps, plan.seed)
+    rows += [sampler_row(problem, samples, f, float(state["seconds"]))]
+    rows += default_rows(problem, split, plan.seed) + score_rows(problem, samples, f, controlled, plan.seed)
+    table = pandas.DataFrame([{"sampler": "tempered", "seed": plan.seed, **row} for row in rows])
+    with whole_file(out / "rows.csv", force=True) as file:
+        table.to_csv(file, index=False, lineterminator="\n")
+    rhat, one, two = split_rhat(f), *(average(f[part]) for part in parts)
+    off = np.abs(one.mean - two.mean) / np.maximum(np.hypot(one.standard_error, two.standard_error), 1e-300)
+    left, default = ratio(f + g, f), table[table.part == "default"]
+    return {
+        "plan": asdict(plan),
+        "device": jax.devices()[0].device_kind,
+        "draws": samples.size,
+        "share of images with R-hat within the limit": float((rhat <= plan.rhat).mean()),
+        "largest R-hat": float(rhat.max()),
+        "median ESS": float(np.median(average(f).ess)),
+        "share of images on which two halves of the chains agree": float((off < 2).mean()),
+        "ratio, other chains": float(left.mean()),
+        "largest ratio": float(left.max()),
+        "default, ratio on average and at most": [float(default.ratio.mean()), float(default.ratio.max())],
+        "swaps refused": [round(float(v), 3) for v in state["refused"]],
+        "seconds": float(state["seconds"]),
+    }
+
+
+if __name__ == "__main__":
+    main()
