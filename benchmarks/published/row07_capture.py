@@ -13,8 +13,8 @@ z with x = Phi(z), in which the prior is standard normal.
 
 What was chosen with results in view: their basis and how many polynomials the Lasso keeps are not known to us (a
 quarter as many did worse on the first three sets of draws), and the run of the posterior has phi_6 p_7 as one
-parameter. With all twelve its chains are slow along the ridge: 16 runs each were then off by .026 at n = 2000 and .024
-at n = 5000 (root mean square), and the intervals of the latter covered 69 %, most of them with a status.
+parameter. With all twelve its chains are slow along the ridge: 16 runs each were then off by .026 at n = 2000 and by
+.024 at n = 5000 (root mean square), and the intervals covered 100 % and 69 %.
 
 Data: `data/capture.csv`, the capture histories of Lebreton, Burnham, Clobert, Anderson (1992), Ecological Monographs 62
 (collected by Marzolin), one bird a row. Needs scikit-learn.

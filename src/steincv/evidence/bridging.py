@@ -22,7 +22,8 @@ from ..estimating import enough, estimate
 from ..families.auto import Auto
 from ..families.method import Method
 from ..families.monte_carlo import MonteCarlo
-from ..families.polynomial.polynomial import Polynomial, feature_count
+from ..families.polynomial.hermite import feature_count
+from ..families.polynomial.polynomial import Polynomial
 from ..judging.diagnostics import LOW_ESS, RHAT_LIMIT, rare_draws_status
 from ..judging.error_bars import Average, average, split_rhat
 from ..judging.status import Code, Status
@@ -45,8 +46,8 @@ class Settings(NamedTuple):
     most: int = 64_000
     # Shifts that are tried, from the one that is best without control variates; the smallest error bar wins.
     shifts: tuple[float, ...] = (-4.0, -2.0, 0.0, 2.0)
-    # A quadratic on the proposal side needs so many draws per feature. With 2, regressions in 30 to 50 dimensions
-    # took 5 to 25 times as long for error bars that differed by less than 1 %.
+    # A quadratic on the proposal side needs so many draws a feature. With 2, conjugate regressions in 30 to 50
+    # dimensions took 5 to 25 times as long for error bars that differed by less than 1 %.
     per_feature: int = 8
     # Proposals of one fold are judged as so many chains.
     batches: int = 4
