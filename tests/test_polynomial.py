@@ -69,7 +69,7 @@ def test_features_are_orthonormal_under_a_standard_gaussian():
 def test_tiles_make_no_difference(monkeypatch):
     z, s = np.random.default_rng(1).normal(size=(2, 500, 4))
     whole = stein_features(z, s, 3)
-    monkeypatch.setattr("steincv.families.polynomial.polynomial.TILE_ENTRIES", 1)
+    monkeypatch.setattr("steincv.families.polynomial.polynomial.CACHED", 1)
     np.testing.assert_array_equal(stein_features(z, s, 3), whole)
 
 
