@@ -6,11 +6,15 @@
 A row of results/gain.csv is a function of a density under a method at an effective size. Finished cells are kept:
 delete the file to begin anew.
 
+A mean that is reported plain has a gain of 1 by definition. So all columns but `coverage`, `rare`, `plain` and `of all`
+are of those runs that show a gain, and functions for which fewer than a tenth do are left out.
+
 - `true`: mean squared error of the plain mean over that of the controlled one. `by bars`: the same of mean squared
   standard errors, which is unbiased for independent draws and less noisy. `typical`: their geometric mean.
 - `bare`: 1 / variance_ratio of the run in the middle. `shown`: its `gain`. `shown / typical` is 1 for an honest one.
-- `gain covers`: how often its 90 % interval holds the typical true gain. `coverage`: of 95 % intervals of the mean.
-- `rare`: how often the status is `rare draws`.
+- `gain covers`: how often its 90 % interval holds the typical true gain. `of all`: the same over all runs, plain ones
+  with their [1, 1], against the gain of all. `too high`: how often the lower end is above the typical true gain.
+- `coverage`: of 95 % intervals of the mean. `rare`: how often the status is `rare draws`.
 """
 
 import os
@@ -35,36 +39,55 @@ METHODS = {
     "Auto()": scv.Auto(),
 }
 SIZES = (400, 100)
-CHAINS, RUNS, SEED = 4, 200, 2200
+CHAINS, RUNS, SEED = 4, 200, 11
+WORDS = ("method", "target", "f")
+FEWEST = 0.1  # of the runs show a gain, or the function is left out
 
 
-def cell(target, size, method, runs):
+def run(target, size, method, number):
+    """Return what one run gives: every run has draws of its own, so that more can be added."""
+    rng = np.random.default_rng([SEED, list(TARGETS).index(target.name), size, number])
+    x = target.chains(rng, CHAINS, size // CHAINS, 0.0)
+    found = scv.estimate(scv.Samples(x, target.score(x)), functions(x)[1], METHODS[method])
+    return {
+        "mean": found.mean, "se": found.standard_error, "plain": found.plain.mean, "pse": found.plain.standard_error,
+        "gain": np.asarray(found.gain), "gi": found.gain_interval(0.9), "iv": found.interval(0.95),
+        "method": found.method, "status": [[s.name for s in said] for said in found.status],
+    }  # fmt: skip
+
+
+def typical(before, after):
+    """Return the true gain of some runs: by their errors, by their bars, and the geometric mean of the two."""
+    true, bars = ((old**2).mean() / (new**2).mean() for old, new in zip(before, after, strict=True))
+    return float(true), float(bars), float(np.sqrt(true * bars))
+
+
+def cell(target, size, method, found):
     """One row a function, exact answers left out."""
-    rng = np.random.default_rng([SEED, list(TARGETS).index(target.name), size])
-    draws = [target.chains(rng, CHAINS, size // CHAINS, 0.0) for _ in range(runs)]
-    found = [scv.estimate(scv.Samples(x, target.score(x)), functions(x)[1], METHODS[method]) for x in draws]
     truth = target.truth()
-    error, before = (np.array([a.mean for a in part]) - truth for part in (found, [r.plain for r in found]))
-    bars, plain = (np.array([a.standard_error for a in part]) for part in (found, [r.plain for r in found]))
-    gain, ends = np.array([r.gain for r in found]), np.array([r.gain_interval(0.9) for r in found])
-    low, high = np.moveaxis(np.array([r.interval(0.95) for r in found]), -1, 0)
-    names = [[{s.name for s in said} for said in r.status] for r in found]
+    mean, se, plain, pse, gain, ends, interval = (
+        np.array([one[key] for one in found]) for key in ("mean", "se", "plain", "pse", "gain", "gi", "iv")
+    )
+    error, before = mean - truth, plain - truth
     rows = []
     for k, name in enumerate(NAMES):
-        if any("exact" in said[k] for said in names):
+        said = [one["status"][k] for one in found]
+        used = np.array([one["method"][k] != "plain" for one in found])
+        if any("exact" in codes for codes in said) or used.mean() < FEWEST:
             continue
-        true = (before[:, k] ** 2).mean() / (error[:, k] ** 2).mean()
-        by_bars = (plain[:, k] ** 2).mean() / (bars[:, k] ** 2).mean()
-        typical, shown = np.sqrt(true * by_bars), np.median(gain[:, k])
-        held = (ends[:, k, 0] <= typical) & (typical <= ends[:, k, 1])
+        true, bars, gained = typical((before[used, k], pse[used, k]), (error[used, k], se[used, k]))
+        _, _, overall = typical((before[:, k], pse[:, k]), (error[:, k], se[:, k]))
+        low, high = ends[:, k].T
+        shown = np.median(gain[used, k])
         rows.append(
-            {"method": method, "ESS": size, "target": target.name, "f": name, "runs": runs, "true": float(true),
-             "by bars": float(by_bars), "typical": float(typical),
-             "bare": float(np.median((plain[:, k] / bars[:, k]) ** 2)), "shown": float(shown),
-             "shown / typical": float(shown / typical), "gain covers": float(held.mean()),
-             "coverage": float(((low[:, k] <= truth[k]) & (truth[k] <= high[:, k])).mean()),
-             "rare": float(np.mean(["rare draws" in said[k] for said in names])),
-             "plain": float(np.mean([r.method[k] == "plain" for r in found]))}
+            {"method": method, "ESS": size, "target": target.name, "f": name, "runs": len(found), "true": true,
+             "by bars": bars, "typical": gained, "bare": float(np.median((pse / se)[used, k] ** 2)),
+             "shown": float(shown), "shown / typical": float(shown / gained),
+             "gain covers": float(((low <= gained) & (gained <= high))[used].mean()),
+             "of all": float(((low <= overall) & (overall <= high)).mean()),
+             "too high": float((low > gained)[used].mean()),
+             "coverage": float(((interval[:, k, 0] <= truth[k]) & (truth[k] <= interval[:, k, 1])).mean()),
+             "rare": float(np.mean(["rare draws" in codes for codes in said])), "plain": float((~used).mean())}
         )  # fmt: skip
     return rows
 
@@ -74,8 +97,7 @@ def read():
     if not path.exists():
         return []
     with path.open(newline="") as file:
-        words = ("method", "target", "f")
-        return [{k: v if k in words else float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+        return [{k: v if k in WORDS else float(v) for k, v in row.items()} for row in csv.DictReader(file)]
 
 
 def main():
@@ -86,15 +108,18 @@ def main():
             for target in TARGETS.values():
                 if any((r["method"], r["ESS"], r["target"]) == (method, size, target.name) for r in read()):
                     continue
-                keep("gain", [*read(), *cell(target, size, method, runs)])
+                found = [run(target, size, method, number) for number in range(runs)]
+                keep("gain", [*read(), *cell(target, size, method, found)])
             rows = [r for r in read() if (r["method"], r["ESS"]) == (method, size)]
             over = np.array([r["shown / typical"] for r in rows])
+            mean = {key: np.mean([r[key] for r in rows]) for key in rows[0] if key not in WORDS}.__getitem__
             print(
                 f"{method}, ESS {size}: shown / true median {np.median(over):.2f}, between .5 and 1.2 for "
                 f"{((over >= 0.5) & (over <= 1.2)).mean():.0%} of {len(over)}; its interval holds the true gain in "
-                f"{np.mean([r['gain covers'] for r in rows]):.1%}, intervals cover "
-                f"{np.mean([r['coverage'] for r in rows]):.1%} (least {min(r['coverage'] for r in rows):.0%}), "
-                f"rare draws in {np.mean([r['rare'] for r in rows]):.1%}"
+                f"{mean('gain covers'):.1%} (of all runs {mean('of all'):.1%}, its lower end is above it in "
+                f"{mean('too high'):.1%}), intervals cover "
+                f"{mean('coverage'):.1%} (least {min(r['coverage'] for r in rows):.0%}), "
+                f"rare draws in {mean('rare'):.1%}"
             )
 
 

@@ -203,6 +203,22 @@ def test_many_outputs_are_as_many_single_ones(landmarks):
     np.testing.assert_allclose(together(samples), separate, atol=1e-6)
 
 
+@pytest.mark.parametrize("landmarks", [None, 200])
+def test_a_wave_keeps_its_own_length_scale_beside_smooth_outputs(landmarks):
+    def chains(seed, *shape):
+        w = np.random.default_rng(seed).normal(size=(*shape, 2))
+        a, b = w[..., 0], 0.5 * w[..., 0] ** 2 + 0.5 * w[..., 1]  # a banana
+        rest = 4 * (b - 0.5 * a**2)
+        samples = Samples(np.stack([a, b], -1), np.stack([-a + rest * a, -rest], -1))
+        return samples, np.stack([a, b, a**2, np.sin(a + b)], -1)
+
+    method = Kernel("rational quadratic", degree=2, landmarks=landmarks)
+    (samples, f), (fresh, at) = chains(3, 3, 100), chains(4, 1, 2000)
+    alone = (at[..., 3:] + method.fit(samples, f[..., 3:])(fresh)).var()
+    together = (at + method.fit(samples, f)(fresh))[..., 3].var()
+    assert together < 1.5 * alone
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_repeated_draws_are_weights(kernel):
     """A chain with rejections: finite with no penalty, and with one equal to keeping every copy."""

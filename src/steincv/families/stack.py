@@ -24,7 +24,7 @@ class Stack(Method):
 
     The weights minimise the variance of f + g at draws that the members were not fitted on. They are shrunk hard: a
     convex combination contains the plain mean and every single member, and cannot extrapolate. Each fold's weights
-    come from the other folds, and from its own at half the weight.
+    come from the other folds.
 
     >>> import numpy as np, steincv as scv
     >>> x = np.random.default_rng(0).normal(size=(4, 100, 2))

@@ -26,6 +26,7 @@ class Search(NamedTuple):
     - `fewest`, `most`: draws on which the choice is made, so that it costs less than the fit.
     - `outputs`: by which a length scale is chosen where the penalties are not, evenly spaced.
     - `factors`: different penalties in one fit; outputs share the factorisations of all draws.
+    - `worth`: an output has another length scale than most where that leaves so many times less of its variance.
     - `entries`: numbers in a temporary array, 32 MiB of them.
     - `device`: draws from which an accelerator is asked; a CPU fits fewer before the arrays have travelled.
     """
@@ -36,6 +37,7 @@ class Search(NamedTuple):
     most: int = 800
     outputs: int = 64
     factors: int = 2
+    worth: float = 2.0
     entries: int = 2**22
     device: int = 3000
 
@@ -57,7 +59,8 @@ class Kernel(Method):
 
     - `kernel`: with u = |x - y|^2 in standard coordinates, "gaussian" exp(-u / lengthscale^2), "rational
       quadratic" 1 / (1 + u / lengthscale^2), or "matern" of smoothness 5/2 (order 1) or 9/2 (order 2).
-    - `lengthscale`: a positive number, or "auto": out-of-fold variance over 0.3 to 10 median distances.
+    - `lengthscale`: a positive number, or "auto": out-of-fold variance over 0.3 to 10 median distances, two of them
+      where outputs differ.
     - `degree`: P are the Stein features of all polynomials up to this degree, not penalised. 1 or more
       is the semi-exact control functional: exact for such polynomials under a Gaussian density.
     - `landmarks`: use the kernel at this many of the draws only (Nystrom). Time is then linear in draws.
@@ -119,30 +122,34 @@ class Kernel(Method):
         everywhere = m == n
         self._reserve(n, m, features, draws.y.shape[1])
         lengthscale, penalty = self._choose(draws, everywhere)
-        kernel = SteinKernel(self.kernel, lengthscale, self.order)
-        if everywhere:
-            centres = draws
-            beta, alpha = self._fit(draws, kernel, penalty)
-        else:
-            centres = draws.part(_one_of_each_stretch(n, m, seed))
-            penalty, beta, alpha = self._fit_landmarks(draws, centres, kernel)
+        centres = draws if everywhere else draws.part(_one_of_each_stretch(n, m, seed))
+        beta, alpha = np.zeros((features, len(penalty))), np.zeros((m, len(penalty)))
+        parts = [(float(one), np.flatnonzero(lengthscale == one)) for one in np.unique(lengthscale)]
+        for one, outputs in parts:
+            kernel, some = SteinKernel(self.kernel, one, self.order), replace(draws, y=draws.y[:, outputs])
+            if everywhere:
+                beta[:, outputs], alpha[:, outputs] = self._fit(some, kernel, penalty[outputs])
+            else:
+                penalty[outputs], beta[:, outputs], alpha[:, outputs] = self._fit_landmarks(some, centres, kernel)
         if not (np.isfinite(alpha).all() and np.isfinite(beta).all()):
             raise InputError(
-                f"The kernel regression on {n} draws is not finite (length scale {lengthscale:.3g}, penalty "
+                f"The kernel regression on {n} draws is not finite (length scale {lengthscale.max():.3g}, penalty "
                 f"{penalty.min():.1e}, largest score {np.abs(draws.s).max():.1e}). Give a larger `penalty`."
             )
 
         def evaluate(z: np.ndarray, s: np.ndarray) -> np.ndarray:
-            if not (alpha.any() or beta.any()):
-                return np.zeros((len(z), alpha.shape[1]))
-            g = -kernel.times(z, s, centres.z, centres.s, alpha)
-            if features:
+            g = np.zeros((len(z), alpha.shape[1]))
+            for one, outputs in parts:
+                if alpha[:, outputs].any():
+                    kernel = SteinKernel(self.kernel, one, self.order)
+                    g[:, outputs] -= kernel.times(z, s, centres.z, centres.s, alpha[:, outputs])
+            if beta.any():
                 for rows in _pieces(len(z), features):
                     g[rows] -= self._features(z[rows], s[rows]) @ beta
             return g
 
         info = {
-            "lengthscale": lengthscale,
+            "lengthscale": lengthscale.tolist(),
             "penalty": penalty.tolist(),
             "features": features,
             "landmarks": m,
@@ -164,13 +171,17 @@ class Kernel(Method):
         needed = 8.0 * ((FOLDS + 3) * k * k + 3 * max(SEARCH.entries, k) + 4 * n * out)
         reserve(f"Kernel(landmarks={self.landmarks}) on {n} distinct draws", needed, "Use fewer landmarks.")
 
-    def _choose(self, draws: Distinct, everywhere: bool) -> tuple[float, Float[np.ndarray, " out"]]:
-        """The length scale for all outputs and the penalty for each, by the out-of-fold variance."""
+    def _choose(self, draws: Distinct, everywhere: bool) -> tuple[Float[np.ndarray, " out"], Float[np.ndarray, " out"]]:
+        """The length scale and the penalty of every output, by the out-of-fold variance; two length scales at most.
+
+        A smooth f wants a long one. A wave or a step that has to share it is followed between the draws and missed
+        beyond them, by many times its size.
+        """
         out = draws.y.shape[1]
         given = np.full(out, np.inf if self.penalty == "auto" else float(self.penalty))
         # At landmarks the penalty is chosen on all draws, in `_fit_landmarks`.
         if self.lengthscale != "auto" and (self.penalty != "auto" or not everywhere):
-            return float(self.lengthscale), given
+            return np.full(out, float(self.lengthscale)), given
         n = len(draws.z)
         size = min(n, max(SEARCH.fewest, min(SEARCH.most, n // 5)) if everywhere else SEARCH.fewest)
         part = draws.part(np.linspace(0, n - 1, size).astype(int))
@@ -182,18 +193,22 @@ class Kernel(Method):
         else:
             candidates = [float(self.lengthscale)]
         penalties = (SEARCH.penalties if everywhere else COARSE) if self.penalty == "auto" else (float(self.penalty),)
-        scores: dict[int, float] = {}
-        chosen: dict[int, np.ndarray] = {}
+        ratios: dict[int, np.ndarray] = {}
 
-        def score(k: int) -> float:
-            if k not in scores:
-                ratio = self._out_of_fold(part, SteinKernel(self.kernel, candidates[k], self.order), penalties)
-                scores[k] = float(np.log(np.clip(ratio.min(axis=0), 1e-12, 1.0)).mean())
-                chosen[k] = least_penalty(ratio, penalties, SEARCH.factors) if self.penalty == "auto" else given
-            return scores[k]
+        def left(k: int) -> Float[np.ndarray, " out"]:
+            if k not in ratios:
+                kernel = SteinKernel(self.kernel, candidates[k], self.order)
+                ratios[k] = self._out_of_fold(part, kernel, penalties)
+            return np.asarray(np.log(np.clip(ratios[k].min(axis=0), 1e-12, 1.0)))
 
-        best = _descend(score, len(candidates))
-        return candidates[best], chosen[best]
+        best = _descend(lambda k: float(left(k).mean()), len(candidates))
+        if part.y.shape[1] < out:  # only some outputs were looked at
+            return np.full(out, candidates[best]), given
+        other = min(ratios, key=lambda k: float(np.minimum(left(k), left(best)).mean()))
+        used = np.where(left(other) < left(best) - np.log(SEARCH.worth), other, best)
+        for k in np.unique(used) if self.penalty == "auto" else ():
+            given[used == k] = least_penalty(ratios[k][:, used == k], penalties, SEARCH.factors)
+        return np.asarray(candidates)[used], given
 
     def _out_of_fold(
         self, draws: Distinct, kernel: SteinKernel, penalties: Sequence[float]
