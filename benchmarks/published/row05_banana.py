@@ -29,9 +29,9 @@ from common import (
     tukey_hanning,
 )
 from numpy.lib.format import open_memmap
-from steincv.families.polynomial.hermite import hermite_basis, stein_features
 
 import steincv as scv
+from steincv.families.polynomial.polynomial import hermite_basis, stein_features
 
 B, M, DIM, STEP = 0.1, 10.0, 8, 0.1
 BURN_IN, DRAWS, CHAINS, FEWER, AUTO, SEED = 10_000, 100_000, 100, 20, 20, 5

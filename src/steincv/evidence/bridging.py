@@ -22,8 +22,7 @@ from ..estimating import enough, estimate
 from ..families.auto import Auto
 from ..families.method import Method
 from ..families.monte_carlo import MonteCarlo
-from ..families.polynomial.hermite import feature_count
-from ..families.polynomial.polynomial import Polynomial
+from ..families.polynomial.polynomial import Polynomial, feature_count
 from ..judging.diagnostics import LOW_ESS, RHAT_LIMIT, rare_draws_status
 from ..judging.error_bars import Average, average, split_rhat
 from ..judging.status import Code, Status

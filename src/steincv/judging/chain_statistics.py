@@ -10,17 +10,17 @@ import numpy as np
 import scipy.special
 from jaxtyping import Float
 
-# Numbers in a temporary array: series are looked at in pieces of so many.
-ENTRIES = 2**22
 
+def effective_draws(series: Float[np.ndarray, "chain draw out"], entries: int = 2**22) -> Float[np.ndarray, " out"]:
+    """Return the split-chain effective sample size of the mean of every output; all draws where it is constant.
 
-def effective_draws(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, " out"]:
-    """Return the split-chain effective sample size of the mean of every output; all draws where it is constant."""
+    Series are looked at in pieces of so many `entries`, so that temporary arrays stay small.
+    """
     chains, draws, outputs = series.shape
     if draws < 4:
         return np.full(outputs, float(chains * draws))
     half = _halves(series)
-    step = max(1, ENTRIES // (half.shape[0] * half.shape[1]))
+    step = max(1, entries // (half.shape[0] * half.shape[1]))
     return np.concatenate([_effective(half[..., k : k + step]) for k in range(0, outputs, step)])
 
 
