@@ -273,3 +273,16 @@ def test_error_bars_of_quick_chains_stay_as_they_are():
     found = as_slow_as(plain, better, np.abs(x))
     for name, value in vars(better.beside(plain)).items():
         np.testing.assert_array_equal(getattr(found, name), value)
+
+
+@pytest.mark.parametrize(("correlation", "said"), [(0.99, True), (0.0, False)])
+def test_a_gain_beyond_what_slow_chains_know_is_said(correlation, said):
+    """f + g is nearly constant: with 20 effective draws nobody knows that, with 4,000 its tails tell."""
+    rng = np.random.default_rng(0)
+    x = np.empty((4, 1000, 2))
+    x[:, 0] = rng.normal(size=(4, 2))
+    for t in range(1, 1000):
+        x[:, t] = correlation * x[:, t - 1] + np.sqrt(1 - correlation**2) * rng.normal(size=(4, 2))
+    f = x[..., 0] + 1e-5 * np.sin(3 * x[..., 1])
+    result = scv.estimate(scv.Samples(x, -x), f, scv.Polynomial(1))
+    assert (scv.Code.SLOW_CHAINS in [status.code for status in result.status[0]]) == said

@@ -346,6 +346,7 @@ class Judge:
             guard=self.guard,
             features=features,
             fitted_on=fitted_on,
+            draws=plain.array.shape[0] * plain.array.shape[1],
         )
         return Estimate(
             self.labels,

@@ -35,6 +35,11 @@ class Code(enum.Enum):
         "the standard error is more often too small than too large. The interval is widened for that; use it, and "
         "read the gain as a rough guide. More draws help, and a simpler method, such as Polynomial(2), to compare with."
     )
+    SLOW_CHAINS = (
+        "the chains moved so slowly that {draws:.0f} of their draws count as one, and the gain ({gain:.0f}) is more "
+        "than f has effective draws ({ess:.0f}): what lies where they have not been is missing from the error bar, "
+        "which may be far too short. Run them longer, or compare with Polynomial(2)."
+    )
     CHAINS_DISAGREE = (
         "the chains disagree (split R-hat {rhat:.3f} > {limit:.3f}): they have not mixed and no mean over "
         "them can be trusted. Run longer or improve the sampler first."

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .diagnostics import rare_draws_status
-from .error_bars import ROUND_OFF, Average
+from .error_bars import ROUND_OFF, SLOW, Average
 from .gain import widened_ratio
 from .status import Code, Status
 
@@ -30,12 +30,14 @@ def verdict(
     guard: bool,
     features: int = 0,
     fitted_on: int = 0,
+    draws: int = 0,
 ) -> Verdict:
     """Judge every output.
 
     - `size`: the largest value of f, in size; what is below its round-off is constant or exact.
     - `statuses`: what the values of f themselves say. `alarms`: what draws and scores say, for all outputs.
     - `features`, `fitted_on`: of the regression with the most features, and the fewest draws.
+    - `draws`: how many there are, where they are a chain's own; 0 if that is not known.
     """
     deviation, left = (a.standard_error * np.sqrt(a.ess) for a in (plain, better))
     widened = widened_ratio(plain, better)
@@ -58,10 +60,23 @@ def verdict(
                 found.append(Status.of(Code.NO_GAIN, ratio=widened[k]))
             found += rare_draws_status(plain, k)
         else:
-            found += rare_draws_status(better, k)
+            found += rare_draws_status(better, k) + _slow_status(plain, better, draws, k)
         if features > fitted_on:
             found.append(Status.of(Code.TOO_MANY_FEATURES, features=features, draws=fitted_on))
     return Verdict(used, better.where(used, plain), said)
+
+
+def _slow_status(plain: Average, better: Average, draws: int, k: int) -> list[Status]:
+    """Whether the gain of output k is more than a slow chain can know.
+
+    Among m effective draws a place of probability 1/m may be missing, and what f + g is there is not known. Draws that
+    are nearly independent show by their tails how f + g goes on; a slow chain is there for long, or not at all.
+    """
+    gain = (plain.standard_error[k] / better.standard_error[k]) ** 2 if better.standard_error[k] > 0 else np.inf
+    each = draws / plain.ess[k]
+    if each < SLOW or gain <= plain.ess[k]:
+        return []
+    return [Status.of(Code.SLOW_CHAINS, draws=each, gain=gain, ess=plain.ess[k])]
 
 
 def gain_limit(ess: np.ndarray | float) -> np.ndarray:

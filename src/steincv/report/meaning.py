@@ -40,6 +40,14 @@ MEANINGS = {
         "Use the interval, and read the gain as a rough guide. More draws help. Compare with a simpler method, such as "
         "Polynomial(2).",
     ),
+    Code.SLOW_CHAINS: Meaning(
+        "More gain than slow chains can know",
+        "Many draws count as one, and f plus its control variate is nearly constant where the chains have been. Where "
+        "they have not been, it may be anything. An error bar comes from the draws that there are, so it may be far "
+        "too short, though the mean is usually much better than the plain one.",
+        "Run the chains longer, or with a sampler that moves faster. Compare with a simpler method, such as "
+        "Polynomial(2).",
+    ),
     Code.UNEVEN_WEIGHTS: Meaning(
         "Uneven weights",
         "A few draws carry most of the weight, and the tail of the weights is so heavy that their variance may be "
