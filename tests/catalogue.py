@@ -40,6 +40,7 @@ CATALOGUE = (
     Row("plain", scv.MonteCarlo(), reductions=False),
     Row("polynomial 1", scv.Polynomial(1), exact_degree=1),
     Row("polynomial 2", scv.Polynomial(2), exact_degree=2),
+    Row("polynomial 2, rotations", scv.Polynomial(2, rotations=True), exact_degree=2),
     Row("polynomial 3", scv.Polynomial(3), cost="dear", exact_degree=3),
     Row("polynomial 2, no penalty", scv.Polynomial(2, penalty=0), exact_degree=2),
     Row("polynomial 2, diffusion", scv.Polynomial(2, objective="diffusion"), exact_degree=2),

@@ -10,8 +10,9 @@ import pytest
 from densities import bent_mixture
 
 import steincv as scv
-from steincv.families.polynomial.polynomial import degrees, feature_count, quadratic_form, stein_features
+from steincv.families.polynomial.polynomial import degrees, feature_count, quadratic_form, rotations, stein_features
 from steincv.families.polynomial.ridge import GROWTHS, PENALTIES, ridge
+from steincv.runtime.validation import InputError
 
 
 def multi_indices(dim, degree):
@@ -172,3 +173,35 @@ def test_quadratics_without_a_table_are_the_same_combinations(dim):
     coefficients = rng.normal(size=(feature_count(dim, 2), 3))
     expected = stein_features(z, s, 2) @ coefficients
     np.testing.assert_allclose(quadratic_form(coefficients, dim)(z, s), expected, rtol=1e-11, atol=1e-11)
+
+
+def test_rotations_make_any_linear_field():
+    """g of Phi = A z for a matrix A without symmetry is a combination of the features, and has their bilinear form."""
+    rng = np.random.default_rng(7)
+    z, s = rng.normal(size=(2, 50, 3))
+    matrix = rng.normal(size=(3, 3))
+    g = np.trace(matrix) + np.einsum("ni,ij,nj->n", s, matrix, z)
+    table = scv.Polynomial(2, rotations=True)._table(z, s, 1)
+    coefficients, *_ = np.linalg.lstsq(table, g, rcond=None)
+    np.testing.assert_allclose(table @ coefficients, g, atol=1e-10)
+    gradients, *_ = np.linalg.lstsq(table[:, :9], g, rcond=None)
+    assert np.abs(table[:, :9] @ gradients - g).max() > 0.1
+    np.testing.assert_allclose(quadratic_form(coefficients[:, None], 3)(z, s)[:, 0], g, atol=1e-10)
+
+
+def test_rotations_are_nothing_on_a_gaussian_and_exact_where_a_banana_bends():
+    """With x1 = w + x0^2 / 2 the scores say x0 = -s0 - x0 s1: the field (1, x0) is linear, and no gradient."""
+    z = np.random.default_rng(8).normal(size=(4, 500, 2))
+    assert np.abs(rotations(z[0], -z[0])).max() < 1e-12
+    x = np.stack([z[..., 0], z[..., 1] + 0.5 * z[..., 0] ** 2], axis=-1)
+    banana = scv.Samples(x, np.stack([-x[..., 0] + x[..., 0] * z[..., 1], -z[..., 1]], axis=-1))
+    plain, turning = (
+        scv.estimate(banana, x[..., 0], scv.Polynomial(2, rotations=turns)).variance_ratio for turns in (False, True)
+    )
+    assert plain > 0.2
+    assert turning < 1e-12
+
+
+def test_rotations_are_no_diffusion():
+    with pytest.raises(InputError, match="leave `rotations` out"):
+        scv.Polynomial(objective="diffusion", rotations=True)

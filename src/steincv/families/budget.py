@@ -94,13 +94,18 @@ def plan(n: int, dim: int, outputs: int, slow: bool = False, steps: bool = False
     """
     quadratic, cubic = feature_count(dim, 2), feature_count(dim, 3)
     closed = [Entry(Polynomial(1), both=2 * dim <= n / 4)]
+    most = {2: LIMITS.quadratic_features_per_draw, 3: LIMITS.cubic_features_per_draw}
     if n >= LIMITS.few and quadratic <= LIMITS.quadratic_features_per_draw * n:
         closed.append(Entry(Polynomial(2), both=2 * quadratic <= LIMITS.quadratic_features_per_draw * n))
     if slow:
-        fits = [Polynomial(d, objective="spectral") for d in range(len(closed), 0, -1)]
+        degrees = [d for d in (3, 2) if n >= LIMITS.few and feature_count(dim, d) <= most[d] * n]
+        fits = [Polynomial(d, objective="spectral") for d in (*degrees, 1)]
         best = [fit for fit in fits if not _too_much(fit.cost(n, dim, outputs))][:1]
         closed += [Entry(replace(fit, objective=o)) for fit in best for o in ("diffusion", "spectral")]
     dear = [Entry(Polynomial(3))] if cubic <= LIMITS.cubic_features_per_draw * n else []
+    turning = Polynomial(2, rotations=True)
+    if dim > 1 and turning.count(dim) <= LIMITS.cubic_features_per_draw * n:
+        dear.append(Entry(turning, both=2 * turning.count(dim) <= LIMITS.quadratic_features_per_draw * n))
     if n >= LIMITS.few and dim <= LIMITS.kernel_dimensions:
         landmarks = LIMITS.landmarks if n > LIMITS.kernel_draws else None
         dear.append(Entry(Kernel("rational quadratic", degree=2 if quadratic <= n / 8 else 1, landmarks=landmarks)))

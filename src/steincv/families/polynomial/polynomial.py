@@ -16,14 +16,14 @@ penalties, one a degree, mean the same on every problem.
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from ...runtime.validation import InputError, reserve, whole_number
 from ...stein.coordinates import CACHED, Bilinear
-from ..method import Control, Kind, Method, Problem, Training
+from ..method import Control, CrossFit, Kind, Member, Method, Problem, Training
 from ..problem import Cost
 from .ridge import GROWTHS, RidgeFit, judged_every, ridge, ridge_of_moments
 from .slow import OBJECTIVES, fit_slow, own_steps, systems_solved
@@ -131,18 +131,29 @@ def _fill(out: np.ndarray, z: np.ndarray, s: np.ndarray, steps: list, norms: np.
 
 
 def quadratic_form(coefficients: np.ndarray, dim: int) -> Bilinear:
-    r"""Return a combination of all Stein features of degree 1 and 2, with coefficients `(feature, out)`.
+    r"""Return a combination of Stein features of degree 1 and 2, and of rotations, with coefficients `(feature, out)`.
 
     They are $s_i$, and $z_p s_i + z_i s_p$ for $p \le i$ up to constants, of which those with $p = i$ have one.
     """
-    weights = (coefficients * _recipe(dim, 2)[1][:, None]).T
+    gradients = feature_count(dim, 2)
+    weights = (coefficients[:gradients] * _recipe(dim, 2)[1][:, None]).T
     form = np.zeros((len(weights), 1 + dim, 1 + dim))
     i, p = np.tril_indices(dim)
     form[:, 0, 1:] = weights[:, :dim]
+    if len(coefficients) > gradients:
+        j, k = np.triu_indices(dim, 1)
+        form[:, 1 + j, 1 + k] = coefficients[gradients:].T / 2
+        form[:, 1 + k, 1 + j] = -coefficients[gradients:].T / 2
     form[:, 1 + p, 1 + i] += weights[:, dim:]
     form[:, 1 + i, 1 + p] += weights[:, dim:]
     form[:, 0, 0] = 2 * weights[:, dim:][:, i == p].sum(axis=1)
     return Bilinear(form)
+
+
+def rotations(z: np.ndarray, s: np.ndarray) -> np.ndarray:
+    r"""Return $(z_i s_j - z_j s_i)/2$ for $i < j$, the Stein features of the fields $(z_i e_j - z_j e_i)/2$."""
+    i, j = np.triu_indices(z.shape[1], 1)
+    return (z[:, i] * s[:, j] - z[:, j] * s[:, i]) / 2
 
 
 @dataclass(frozen=True)
@@ -163,6 +174,9 @@ class Polynomial(Method):
       "diffusion": that of the mean of a Langevin diffusion with steps like the chains' own. Q is then a polynomial in
       coordinates in which these are alike in all directions. The penalty is chosen by what is left of the variance of
       the mean in chains that were left out.
+    - `rotations`: whether fields that turn around, $\Phi = z_i e_j - z_j e_i$, are fitted beside gradients. With degree
+      2 Phi is then any linear field. g of a rotation is 0 for a Gaussian: it is all about how a density is not one. If
+      not given, they are where affine and learned coordinates are used side by side and the draws carry them.
 
     >>> import numpy as np, steincv as scv
     >>> x = np.random.default_rng(0).normal(size=(4, 100, 2))
@@ -178,6 +192,7 @@ class Polynomial(Method):
     degree: int = 2
     penalty: float | Literal["auto"] = "auto"
     objective: str = "variance"
+    rotations: bool | None = None
 
     together = False
     weighted = True
@@ -195,15 +210,35 @@ class Polynomial(Method):
                 f"The 'objective' parameter of Polynomial must be 'variance', 'diffusion' or 'spectral'. "
                 f"Got {self.objective!r} instead."
             )
+        if self.rotations and self.objective == "diffusion":
+            raise InputError("Polynomial(objective='diffusion') needs gradient fields: leave `rotations` out.")
+
+    def count(self, dim: int) -> int:
+        """Return the number of features in so many dimensions."""
+        return feature_count(dim, self.degree) + bool(self.rotations) * math.comb(dim, 2)
+
+    def _table(self, z: np.ndarray, s: np.ndarray, parts: int) -> np.ndarray:
+        """Return the features of every system of coordinates that z and s hold, side by side."""
+
+        def features(z: np.ndarray, s: np.ndarray, degree: int) -> np.ndarray:
+            found = stein_features(z, s, degree)
+            return np.hstack([found, rotations(z, s)]) if self.rotations else found
+
+        return _side_by_side(features, self.degree, parts, z, s)
+
+    def _kinds(self, dim: int, parts: int) -> np.ndarray:
+        """Return the degree of every feature; a rotation has that of a quadratic."""
+        turned = np.full(bool(self.rotations) * math.comb(dim, 2), 2)
+        return np.tile(np.append(degrees(dim, self.degree), turned), parts)
 
     def cost(self, n: int, dim: int, outputs: int) -> Cost:
         """Return the cost of a fit: a Gram matrix and its spectrum for every growth, at most three."""
-        features = feature_count(dim, self.degree)
+        features = self.count(dim)
         if self.objective != "variance":
             operations = 4.0 * n * features**2 + systems_solved(features) * 2 / 3 * features**3
             return Cost(operations, 2 * self._bytes(n, features))
         rank = min(n, features)
-        growths = 1 if self.degree == 1 else len(GROWTHS)
+        growths = 1 if self.degree == 1 and not self.rotations else len(GROWTHS)
         operations = growths * (2.0 * n * features * rank + 9.0 * rank**3 + 30.0 * n * rank * outputs)
         return Cost(operations, self._bytes(n, features))
 
@@ -218,8 +253,15 @@ class Polynomial(Method):
         """
         if training.coordinates != "learned":
             return "affine"
-        features = 2 * feature_count(training.draws.shape[-1], self.degree)
+        features = 2 * self.count(training.draws.shape[-1])
         return "both" if features <= FEATURES_PER_DRAW * training.fewest else "learned"
+
+    def across(self, training: Training) -> CrossFit:
+        kind = self.kind(training)
+        may = self.rotations is None and self.objective == "variance" and self.degree > 1
+        turning = replace(self, rotations=True) if may else self
+        enough = 2 * turning.count(training.draws.shape[-1]) <= FEATURES_PER_DRAW * training.fewest
+        return training.fit([Member(turning if kind == "both" and enough else self, kind)])[0]
 
     def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
         return [self._solve(problem) for problem in problems]
@@ -227,7 +269,7 @@ class Polynomial(Method):
     def _solve(self, problem: Problem) -> Control:
         parts = problem.parts
         dim = problem.z.shape[1] // parts
-        features = parts * feature_count(dim, self.degree)
+        features = parts * self.count(dim)
         orbits = None if problem.weight is None else problem.weight.reshape(-1, problem.states)
         z, s, y = problem.z, problem.s, problem.y
         n, turn = len(z), None
@@ -235,7 +277,7 @@ class Polynomial(Method):
             self._reserve(n, dim, 2 * self._bytes(n, features))
             turn = own_steps(z, problem.chains, problem.states, parts)
             z, s = z @ turn.draws, s @ turn.scores
-            x, kinds = _features(z, s, self.degree, parts), np.tile(degrees(dim, self.degree), parts)
+            x, kinds = self._table(z, s, parts), self._kinds(dim, parts)
             basis = None if self.objective == "spectral" else _side_by_side(hermite_basis, self.degree, parts, z)
             fit = fit_slow(x, y, kinds, self.penalty, problem.chains, orbits=orbits, basis=basis)
         elif n >= max(MANY_DRAWS, 4 * features) and orbits is None:
@@ -243,12 +285,12 @@ class Polynomial(Method):
             fit = self._fit_in_tiles(z, s, y, parts)
         else:
             self._reserve(n, dim, self._bytes(n, features))
-            x, kinds = _features(z, s, self.degree, parts), np.tile(degrees(dim, self.degree), parts)
+            x, kinds = self._table(z, s, parts), self._kinds(dim, parts)
             fit = ridge(x, y, kinds, self.penalty, overwrite=True, orbits=orbits)
 
         def evaluate(z: np.ndarray, s: np.ndarray) -> np.ndarray:
             z, s = (z, s) if turn is None else (z @ turn.draws, s @ turn.scores)
-            return -(_features(z, s, self.degree, parts) @ fit.coefficients)
+            return -(self._table(z, s, parts) @ fit.coefficients)
 
         info = {"features": features, "draws": n, "penalty": fit.penalty.tolist(), "growth": fit.growth.tolist()}
         form = quadratic_form(-fit.coefficients, dim) if (self.degree, parts, turn) == (2, 1, None) else None
@@ -256,12 +298,12 @@ class Polynomial(Method):
 
     def _fit_in_tiles(self, z: np.ndarray, s: np.ndarray, y: np.ndarray, parts: int) -> RidgeFit:
         """The same from sums over tiles of draws: its memory does not grow with them."""
-        n, kinds = len(z), np.tile(degrees(z.shape[1] // parts, self.degree), parts)
+        n, kinds = len(z), self._kinds(z.shape[1] // parts, parts)
         gram, cross = np.zeros((len(kinds), len(kinds))), np.zeros((len(kinds), y.shape[1]))
         mean = np.zeros(len(kinds))
         for start in range(0, n, TILE):
             tile = slice(start, start + TILE)
-            x = _features(z[tile], s[tile], self.degree, parts)
+            x = self._table(z[tile], s[tile], parts)
             gram += x.T @ x
             cross += x.T @ y[tile]
             mean += x.sum(axis=0) / n
@@ -269,21 +311,15 @@ class Polynomial(Method):
         gram -= n * np.outer(mean, mean)
         cross -= n * np.outer(mean, center)
         every = judged_every(n, y.shape[1])
-        judged = _features(z[::every], s[::every], self.degree, parts) - mean
+        judged = self._table(z[::every], s[::every], parts) - mean
         return ridge_of_moments(n, gram, cross, judged, y[::every] - center, kinds, self.penalty)
 
     def _reserve(self, n: int, dim: int, needed: float) -> None:
         reserve(
-            f"Polynomial(degree={self.degree}) of {n} draws in {dim} dimensions has "
-            f"{feature_count(dim, self.degree):,} features and",
+            f"Polynomial(degree={self.degree}) of {n} draws in {dim} dimensions has {self.count(dim):,} features and",
             needed,
             f"Use degree={max(1, self.degree - 1)} or fewer draws.",
         )
-
-
-def _features(z: np.ndarray, s: np.ndarray, degree: int, parts: int) -> np.ndarray:
-    """Return the features of every system of coordinates that z and s hold, side by side."""
-    return _side_by_side(stein_features, degree, parts, z, s)
 
 
 def _side_by_side(function: Callable[..., np.ndarray], degree: int, parts: int, *arrays: np.ndarray) -> np.ndarray:
