@@ -20,37 +20,40 @@ def effective_draws(series: Float[np.ndarray, "chain draw out"], entries: int = 
     if draws < 4:
         return np.full(outputs, float(chains * draws))
     half = _halves(series)
-    step = max(1, entries // (half.shape[0] * half.shape[1]))
-    return np.concatenate([_effective(half[..., k : k + step]) for k in range(0, outputs, step)])
+    step = max(1, entries // half[0].size)
+    return np.concatenate([_effective(half[k : k + step]) for k in range(0, outputs, step)])
 
 
-def _halves(series: np.ndarray) -> np.ndarray:
-    """Return first and last halves of all chains as chains; the middle draw of an odd number is left out."""
+def _halves(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, "out part length"]:
+    """Return first and last halves of all chains as chains; the middle draw of an odd number is left out.
+
+    Outputs come first: the sums of one do not depend, to the bit, on how many others there are.
+    """
     half = series.shape[1] // 2
-    return np.concatenate([series[:, :half], series[:, -half:]])
+    return np.ascontiguousarray(np.moveaxis(np.concatenate([series[:, :half], series[:, -half:]]), -1, 0))
 
 
-def _effective(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, " out"]:
+def _effective(series: Float[np.ndarray, "out chain draw"]) -> Float[np.ndarray, " out"]:
     """Return effective sizes by Geyer's initial monotone sequence of sums of two autocorrelations."""
-    chains, n, outputs = series.shape
-    constant = np.ptp(series, axis=(0, 1)) < 1e-15
-    means = series.mean(axis=1)
+    outputs, chains, n = series.shape
+    constant = np.ptp(series, axis=(1, 2)) < 1e-15
+    means = series.mean(axis=2)
     # in twice the length no lag meets itself round the corner
-    waves = np.fft.rfft(series - means[:, None], n=2 ** int(np.ceil(np.log2(2 * n))), axis=1)
-    power = np.einsum("cfo,cfo->fo", waves, waves.conj()).real / chains
-    covariance = np.fft.irfft(power, axis=0)[:n] / n
-    within = covariance[0] * (n / (n - 1))
-    whole = covariance[0] + (means.var(axis=0, ddof=1) if chains > 1 else 0.0)
-    rho = 1 - (within - covariance) / np.where(constant, 1.0, whole)
-    rho[0] = 1.0
-    pairs = rho[: n - n % 2].reshape(-1, 2, outputs)[: max(1, -(-(n - 2) // 2))].sum(axis=1)
+    waves = np.fft.rfft(series - means[..., None], n=2 ** int(np.ceil(np.log2(2 * n))))
+    power = (waves.real**2 + waves.imag**2).sum(axis=1) / chains
+    covariance = np.fft.irfft(power)[:, :n] / n
+    within = covariance[:, :1] * (n / (n - 1))
+    whole = covariance[:, 0] + (means.var(axis=1, ddof=1) if chains > 1 else 0.0)
+    rho = 1 - (within - covariance) / np.where(constant, 1.0, whole)[:, None]
+    rho[:, 0] = 1.0
+    pairs = rho[:, : n - n % 2].reshape(outputs, -1, 2)[:, : max(1, -(-(n - 2) // 2))].sum(axis=2)
     ended = pairs <= 0
-    last = np.where(ended.any(axis=0), ended.argmax(axis=0), len(pairs) - 1)
+    last = np.where(ended.any(axis=1), ended.argmax(axis=1), pairs.shape[1] - 1)
     each = np.arange(outputs)
-    falling = np.minimum.accumulate(pairs, axis=0)
-    falling[np.arange(len(pairs))[:, None] >= last] = 0.0
-    even = rho[2 * last, each]
-    tau = -1 + 2 * falling.sum(axis=0) + np.where((even > 0) | (pairs[last, each] >= 0), even, 0.0)
+    falling = np.minimum.accumulate(pairs, axis=1)
+    falling[np.arange(pairs.shape[1]) >= last[:, None]] = 0.0
+    even = rho[each, 2 * last]
+    tau = -1 + 2 * falling.sum(axis=1) + np.where((even > 0) | (pairs[each, last] >= 0), even, 0.0)
     size = float(chains * n)
     return np.where(constant | np.isnan(tau), size, size / np.maximum(tau, 1 / np.log10(size)))
 
@@ -60,28 +63,28 @@ def rank_rhat(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, 
     if series.shape[0] < 2 or series.shape[1] < 4:
         return np.full(series.shape[-1], np.nan)
     half = _halves(series)
-    folded = np.abs(half - np.median(half, axis=(0, 1)))
+    folded = np.abs(half - np.median(half, axis=(1, 2), keepdims=True))
     return np.fmax(_rhat(_normal_scores(half)), _rhat(_normal_scores(folded)))
 
 
-def _normal_scores(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, "chain draw out"]:
+def _normal_scores(series: Float[np.ndarray, "out chain draw"]) -> Float[np.ndarray, "out chain draw"]:
     """Return normal quantiles of the average ranks among all draws (Blom 1958)."""
-    flat = series.reshape(-1, series.shape[-1]).T
+    flat = series.reshape(len(series), -1)
     rank = np.empty(flat.shape)
-    for column, ranks in zip(np.ascontiguousarray(flat), rank, strict=True):
+    for column, ranks in zip(flat, rank, strict=True):
         order = column.argsort()
         ordered = column[order]
         starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
         ties = np.diff(np.append(starts, len(order)))
         ranks[order] = np.repeat(starts + (ties + 1) / 2, ties)
     scores: np.ndarray = scipy.special.ndtri((rank - 3 / 8) / (rank.shape[1] + 1 / 4))
-    return scores.T.reshape(series.shape)
+    return scores.reshape(series.shape)
 
 
-def _rhat(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, " out"]:
-    n = series.shape[1]
-    between = n * series.mean(axis=1).var(axis=0, ddof=1)
-    within = series.var(axis=1, ddof=1).mean(axis=0)
+def _rhat(series: Float[np.ndarray, "out chain draw"]) -> Float[np.ndarray, " out"]:
+    n = series.shape[2]
+    between = n * series.mean(axis=2).var(axis=1, ddof=1)
+    within = series.var(axis=2, ddof=1).mean(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):  # chains that stand still
         return np.sqrt((between / within + n - 1) / n)
 

@@ -256,7 +256,9 @@ def as_slow_as(plain: Average, better: Average, series: Float[np.ndarray, "chain
         blocks = max(round(plain.ess[k] / FREEDOM.each / chains), 2)
         size = draws // blocks
         means = series[:, : blocks * size, k].reshape(chains * blocks, size).mean(axis=1)
-        wider = max(means.std(ddof=1) / np.sqrt(len(means)) / error[k], 1.0)
+        unit = np.abs(means - means[0]).max()  # squares of the means themselves could overflow
+        spread = unit * ((means - means[0]) / unit).std(ddof=1) if unit > 0 else 0.0
+        wider = max(spread / np.sqrt(len(means)) / error[k], 1.0)
         error[k] *= wider
         ess[k] /= wider**2
     looks = np.where(slow, np.minimum(ess, plain.ess), ess)

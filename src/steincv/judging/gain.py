@@ -144,12 +144,14 @@ def _correlation(x: Float[np.ndarray, "chain draw out"], y: Float[np.ndarray, "c
     """Return the correlation of the squares about the means; 0 where one of them does not vary."""
     squares = []
     for series in (x, y):
-        z = series - series.mean(axis=(0, 1))
-        size = np.abs(z).max(axis=(0, 1))
+        # outputs first: the sums of one do not depend, to the bit, on how many others there are
+        z = np.ascontiguousarray(series.reshape(-1, series.shape[-1]).T)
+        z = z - z.mean(axis=1, keepdims=True)
+        size = np.abs(z).max(axis=1, keepdims=True)
         z = (z / np.where(size > 0, size, 1.0)) ** 2
-        squares.append(z - z.mean(axis=(0, 1)))
-    first, second = (np.sqrt((z**2).mean(axis=(0, 1))) for z in squares)
-    product = (squares[0] * squares[1]).mean(axis=(0, 1))
+        squares.append(z - z.mean(axis=1, keepdims=True))
+    first, second = (np.sqrt((z**2).mean(axis=1)) for z in squares)
+    product = (squares[0] * squares[1]).mean(axis=1)
     return np.clip(np.divide(product, first * second, out=np.zeros_like(product), where=first * second > 0), 0.0, 0.99)
 
 
