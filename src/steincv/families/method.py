@@ -196,6 +196,8 @@ class Training:
             g = np.zeros((*self.f.shape[:2], outputs))  # takes memory only where a fold fills it
             for k, part in zip(every, (part for answer in mine for part in answer.g), strict=True):
                 self.folds[k].test.put(g, part)
+            for answer in mine:
+                answer.g.clear()  # of thousands of outputs the parts are as large as the whole
             infos = [dict(info) for answer in mine for info in answer.infos]
             info = {"seconds": sum(answer.seconds for answer in mine), "folds": infos}
             fits.append(CrossFit(g, info, fitted=[one for answer in mine for one in answer.fitted]))

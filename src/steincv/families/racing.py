@@ -41,9 +41,11 @@ def _needed(
     f, unit = f / np.where(size > 0, size, 1.0), np.where(size > 0, size, 1.0)
     columns = [test.take(fit.g)[..., some] / unit for fit in before]
     for member, fit in zip(asked, first, strict=True):
-        g = np.zeros(training.f.shape)
-        g[..., slice(None) if member.outputs is None else member.outputs] = fit.g
-        columns.append(test.take(g)[..., some] / unit)
+        fitted = np.arange(outputs) if member.outputs is None else member.outputs
+        mine, place = np.intersect1d(some, fitted, assume_unique=True, return_indices=True)[1:]
+        g = np.zeros(f.shape)
+        g[..., mine] = test.take(fit.g[..., place])
+        columns.append(g / unit)
     second = moments(f, np.stack(columns))
     kept = np.ones(len(columns), dtype=bool)
     now = _left(second, kept)
