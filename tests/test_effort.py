@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import steincv as scv
+from steincv.judging.status import RACED
 from steincv.report.members import methods
 from steincv.report.printing import as_json, show
 from steincv.report.text import effort
@@ -27,6 +28,14 @@ def test_members_left_out_are_named_with_their_reasons():
     ]
     (line,) = effort({"left_out": [(f"A(b={k})", "too large") for k in range(11)]})
     assert line.endswith("A(b=7) (too large) and 3 more.")
+
+
+def test_members_that_lost_the_race_are_counted():
+    raced = [(f"A(b={k})", RACED) for k in range(3)]
+    assert effort({"left_out": raced}) == ["Left out: 3 members that added too little on the first fold."]
+    assert effort({"left_out": [("B", "too large"), raced[0]]}) == [
+        "Left out: B (too large); 1 member that added too little on the first fold."
+    ]
 
 
 def test_orbits_are_counted():

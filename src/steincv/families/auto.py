@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..judging.status import RACED
 from ..stein.coordinates import Standardise
 from .budget import LIMITS, Stage, plan
 from .method import Control, CrossFit, Kind, Member, Method, Problem, Simpler, Term, Training, WeightedSum
@@ -53,7 +54,7 @@ class Auto(Method):
                 found = list(zip(asked, training.fit(asked), strict=True))
             else:
                 found, dropped = race(training, asked, fits)
-                left_out += [(str(member), "added too little on the first fold") for member in dropped]
+                left_out += [(str(member), RACED) for member in dropped]
             for member, fit in found:
                 # members beside this one may have solved some outputs to round-off
                 outputs = np.arange(f.shape[-1])[member.outputs]

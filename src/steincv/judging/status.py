@@ -8,6 +8,9 @@ otherwise it is attached to the result.
 import enum
 from dataclasses import dataclass
 
+#: Why a member of the default went no further than the first fold.
+RACED = "added too little on the first fold"
+
 
 class Code(enum.Enum):
     """The kinds of status; each value is the text of its message."""

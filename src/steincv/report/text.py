@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ..judging.diagnostics import STEIN_LIMIT, SteinCheck
 from ..judging.gain import VAGUE
-from ..judging.status import ALARMS, Code, Status
+from ..judging.status import ALARMS, RACED, Code, Status
 from ..result import Estimate
 from .clean import clean, short_method
 
@@ -201,10 +201,14 @@ def effort(info: Mapping[str, Any]) -> list[str]:
 def _left_out(entries: object) -> str:
     if not isinstance(entries, list | tuple):
         return ""
-    pairs = [entry for entry in entries if isinstance(entry, list | tuple) and len(entry) == 2]
+    every = [entry for entry in entries if isinstance(entry, list | tuple) and len(entry) == 2]
+    pairs = [entry for entry in every if entry[1] != RACED]
     said = [f"{short_method(str(name), 80)} ({clean(str(why), SHOWN.reason)})" for name, why in pairs]
     more = f" and {len(said) - SHOWN.members} more" if len(said) > SHOWN.members else ""
-    return f"Left out: {', '.join(said[: SHOWN.members])}{more}." if said else ""
+    said = [f"{', '.join(said[: SHOWN.members])}{more}"] if said else []
+    if raced := len(every) - len(pairs):  # which is usual: `info` names them
+        said.append(f"{raced} member{'s' * (raced > 1)} that {RACED}")
+    return f"Left out: {'; '.join(said)}." if said else ""
 
 
 def _orbits(entry: object) -> str:
