@@ -9,12 +9,14 @@ Every part writes lines to benchmarks/orbits.csv, and lines that are there alrea
   function.
 - `coverage`: 95 % intervals of Polynomial(2) with orbits of 4 states, 200 replications of 4 x 250 correlated draws; the
   lines give the share that covers the truth, and the median standard error over the true error.
-- `gain:NAME:SETS`: a posterior of the league, its sets of 4 x 500 NUTS draws: median over functionals of the true gain
-  of Polynomial(2) over plain means, without orbits, with 8 states, and without orbits on draws that cost the same
-  gradients (a part of the next set is appended). The truth is the mean of the other sets' estimates with orbits.
+- `gain:NAME:SETS:METHOD`: a posterior of the league, sets of 4 x 500 NUTS draws: median over functionals of the true
+  gain of a method (`quadratic` or `auto`) over plain means, without orbits, with 8 states, and without orbits on draws
+  that cost the same gradients (a part of the next set is appended). The truth is the mean of the other sets' estimates
+  with orbits. A set that is done is kept in the cache, so that a run that was stopped goes on.
 """
 
 import csv
+import json
 import sys
 from pathlib import Path
 
@@ -88,51 +90,63 @@ def _traced(x):
     return jnp.stack([x[0], x[1], x[0] ** 2, jnp.sin(x[0] + x[1]), jax.nn.sigmoid(3 * (x[1] - 1))])
 
 
-def gain(name, most):
-    from league.draws import kept_sets, read_one
-    from league.models import make
+def gain(name, most, method):
+    """Estimate from every set, one line of JSON per set in the cache; return what they come to."""
+    from league.draws import folder, kept_sets, read_one
 
-    posterior, which = make(name), kept_sets(name)[: int(most or 6)]
-    sets = [read_one(name, k) for k in which]
-
-    def f(x):
-        import jax.numpy as jnp
-
-        return jnp.stack([jnp.asarray(value) for value in posterior.functionals(x).values()])
-
-    found = {"plain": [], "none": [], "longer": [], "orbits": []}
-    for k, one in enumerate(sets):
-        spent = float(np.mean(one.gradients))
-        more = round(8 / spent * one.draws.shape[1])
-        after = sets[(k + 1) % len(sets)]
-        longer = [
-            np.concatenate([a, b[:, :more]], axis=1) for a, b in ((one.draws, after.draws), (one.scores, after.scores))
-        ]
-        samples = scv.Samples(one.draws, one.scores, log_density=posterior.logdensity)
-        with_orbits = scv.estimate(samples, f, scv.Polynomial(2), orbits=8, coordinates="affine")
-        found["plain"].append(with_orbits.plain.mean)
-        found["orbits"].append(with_orbits.mean)
-        found["none"].append(scv.estimate(samples, f, scv.Polynomial(2), orbits=0).mean)
-        found["longer"].append(scv.estimate(scv.Samples(*longer), f, scv.Polynomial(2)).mean)
-        print(name, k, with_orbits.info["orbits"], with_orbits.info["seconds"], flush=True)
-    total = np.sum(found["orbits"], axis=0)
-    truth = (total - np.array(found["orbits"])) / (len(sets) - 1)
-    squared = {key: ((np.array(value) - truth) ** 2).mean(axis=0) for key, value in found.items()}
+    which = kept_sets(name)[: int(most or 6)]
+    kept = folder() / f"orbits-{name}-{method}.jsonl"
+    done = {one["set"]: one for one in map(json.loads, kept.read_text().splitlines())} if kept.exists() else {}
+    for k, after in zip(which, [*which[1:], which[0]], strict=True):
+        if k not in done:
+            done[k] = {"set": k, **_gain_of_set(name, METHODS[method], read_one(name, k), read_one(name, after))}
+            with kept.open("a") as file:
+                file.write(json.dumps(done[k]) + "\n")
+            print(name, method, k, done[k]["spent"], flush=True)
+    found = {key: np.array([done[k][key] for k in which]) for key in ("plain", "none", "longer", "orbits")}
+    truth = (found["orbits"].sum(axis=0) - found["orbits"]) / (len(which) - 1)
+    squared = {key: ((value - truth) ** 2).mean(axis=0) for key, value in found.items()}
     gains = {key: squared["plain"] / squared[key] for key in ("none", "longer", "orbits")}
     least = float((squared["none"] / squared["orbits"]).min())
-    return [f"{len(sets)} sets", *(f"{key} {np.median(g):.1f}" for key, g in gains.items()), f"least {least:.2f}"]
+    return [f"{len(which)} sets", *(f"{key} {np.median(g):.1f}" for key, g in gains.items()), f"least {least:.2f}"]
 
 
+def _gain_of_set(name, method, one, after):
+    """Return means of all functionals: plain, without orbits, on longer chains, with orbits; and gradients per draw."""
+    import jax.numpy as jnp
+    from league.models import make
+
+    posterior = make(name)
+
+    def f(x):
+        return jnp.stack([jnp.asarray(value) for value in posterior.functionals(x).values()])
+
+    spent = float(np.mean(one.gradients))
+    more = round(8 / spent * one.draws.shape[1])
+    longer = [np.concatenate([a, b[:, :more]], 1) for a, b in ((one.draws, after.draws), (one.scores, after.scores))]
+    samples = scv.Samples(one.draws, one.scores, log_density=posterior.logdensity)
+    with_orbits = scv.estimate(samples, f, method, orbits=8)
+    means = {
+        "plain": with_orbits.plain.mean,
+        "orbits": with_orbits.mean,
+        "none": scv.estimate(samples, f, method, orbits=0).mean,
+        "longer": scv.estimate(scv.Samples(*longer), f, method).mean,
+    }
+    return {"spent": spent, **{key: np.asarray(value).tolist() for key, value in means.items()}}
+
+
+METHODS = {"quadratic": scv.Polynomial(2), "auto": None}
 PARTS = {"unbiased": unbiased, "coverage": coverage}
 
 
 def main(parts):
     done = {tuple(row[:2]) for row in csv.reader(OUT.open())} if OUT.exists() else set()
     for part in parts:
-        kind, name, most = [*part.split(":"), "", ""][:3]
+        kind, name, most, method = [*part.split(":"), "", "", "quadratic"][:4]
         for case in [name] if name else TARGETS:
-            if (kind, case) not in done:
-                line = [kind, case, *(gain(case, most) if kind == "gain" else PARTS[kind](case))]
+            label = f"{case}, {method}" if kind == "gain" else case
+            if (kind, label) not in done:
+                line = [kind, label, *(gain(case, most, method) if kind == "gain" else PARTS[kind](case))]
                 with OUT.open("a", newline="") as file:
                     csv.writer(file).writerow(line)
                 print(*line, sep=", ", flush=True)
