@@ -14,13 +14,15 @@ from ..runtime.validation import InputError, whole_number
 STATES = 8
 # Fitting that takes less than this share of the sampling is called cheap.
 CHEAP = 0.1
+# What an exact answer counts for: there is no number of draws that would do as well.
+MOST = 1e12
 
 
 @dataclass(frozen=True, eq=False)
 class NetGain:
     """What control variates bought, per second.
 
-    - `gain`: the plain variance over the controlled one, the median over the outputs that vary.
+    - `gain`: the gain that the result shows, the median over the outputs that vary.
     - `sampling`, `fitting`, `orbits`: seconds each took.
     - `net`: the seconds that longer chains would take for the same error bar, over those that were spent. Below 1 the
       sampler should have run longer instead.
@@ -62,8 +64,8 @@ def net_gain(result: Estimate, sampling_seconds: float, gradients: int | None = 
         raise InputError(f"`sampling_seconds` must be a positive number, got {sampling_seconds!r}.")
     spent = None if gradients is None else whole_number("gradients", gradients, 1)
     moving = result.plain.standard_error.reshape(-1) > 0
-    ratio = result.variance_ratio.reshape(-1)[moving]
-    gain = float(np.median(1 / np.maximum(ratio, 1e-12))) if moving.any() else 1.0
+    gains = np.minimum(np.asarray(result.gain).reshape(-1)[moving], MOST)
+    gain = float(np.median(gains)) if moving.any() else 1.0
     ran = result.info.get("orbits")
     ran = ran if isinstance(ran, Mapping) and ran.get("states", 1) > 1 else {}
     fitting, orbits = float(result.info.get("seconds", 0.0)), float(ran.get("seconds", 0.0))
