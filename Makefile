@@ -38,7 +38,7 @@ ifeq ($(NEXT),)
 else
 	test -x .venv-next/bin/python || $(NEXT) -m venv .venv-next
 	.venv-next/bin/python -m pip install --quiet --disable-pip-version-check -e '.[all]' \
-		pytest pytest-xdist hypothesis beartype -c constraints-next.txt
+		pytest pytest-xdist hypothesis beartype "h5netcdf[h5py]" -c constraints-next.txt
 	OPENBLAS_NUM_THREADS=1 .venv-next/bin/python -m pytest -n 2 tests/adapters
 endif
 

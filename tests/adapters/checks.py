@@ -84,17 +84,27 @@ def entries(name, array):
     return {f"{name}[{', '.join(map(str, i))}]" if shape else name: float(means[i]) for i in np.ndindex(*shape)}
 
 
-def check_summary(make, theirs, medians, names):
+def check_summary(make, az, data, names):
     """`summary` has ArviZ's labels in its order, and every column that ArviZ has, to ArviZ's rounding.
 
-    - `make(stat_focus)`: ours. `theirs`, `medians`: ArviZ's of the same parameters, of both kinds.
+    - `make(stat_focus)`: ours. `data`: the same draws, of which ArviZ (`az`, on either side of 1.0) makes its tables.
     """
-    for focus, table in (("mean", theirs), ("median", medians)):
+    for focus, table in _tables_of_arviz(az, data, names).items():
         ours = make(focus).frame()
         assert list(ours.index) == list(table.index), (list(ours.index), list(table.index))
-        shared = [name for name in table.columns if not name.startswith("hdi")]
+        shared = [name for name in table.columns if not name.startswith(("hdi", "eti"))]
+        assert len(shared) > 3, list(table.columns)
         places = {name: 2 if name == "r_hat" else 0 if name in ("ess_bulk", "ess_tail") else 3 for name in shared}
         unit = np.array([10.0 ** -places[name] for name in shared])
         # a number on the edge of a digit may round to either side
         assert (np.abs(ours[shared] - table[shared]).to_numpy() <= 0.501 * unit).all()
         assert list(dict.fromkeys(label.split("[")[0] for label in ours.index)) == list(names)
+
+
+def _tables_of_arviz(az, data, names):
+    if int(az.__version__.split(".")[0]) < 1:
+        return {focus: az.summary(data, names, stat_focus=focus, hdi_prob=0.9) for focus in ("mean", "median")}
+    kinds = {"mean": "all", "median": "all_median"}
+    tables = {focus: az.summary(data, names, kind=kind, ci_prob=0.9, round_to="none") for focus, kind in kinds.items()}
+    # ArviZ 1 takes the tails' effective sizes at the ends of its default interval, 5.5 and 94.5 %, not at 5 and 95 %
+    return {focus: table.drop(columns="ess_tail") for focus, table in tables.items()}

@@ -302,6 +302,5 @@ def test_the_summary_is_arviz_s(trace, plain, model):
     az = pytest.importorskip("arviz")
     quick = scv.Polynomial(1)
     kept = [name for name in dataset_of(trace, "posterior").data_vars if name in ORDER]
-    theirs, medians = (az.summary(trace, kept, stat_focus=f, hdi_prob=0.9) for f in ("mean", "median"))
     for given in ((trace,), (plain, model)):
-        check_summary(lambda f, given=given: scv.summary(*given, stat_focus=f, method=quick), theirs, medians, kept)
+        check_summary(lambda f, given=given: scv.summary(*given, stat_focus=f, method=quick), az, trace, kept)
