@@ -16,10 +16,9 @@ from ..result import Estimate
 from ..runtime.progress import bar
 from ..runtime.validation import InputError, whole_number
 from ..samples.samples import Samples
-from .bridge import Bridge
 from .ladder import check_temperatures, rung_name
 from .rules import Integral, halved, integral, second_order, trapezoid
-from .rung import Rung, Use, check_values, no_usable_mean
+from .rung import Bridge, Rung, Use, check_values, no_usable_mean
 from .spending import carried, spend
 
 LABEL = "log_evidence"
@@ -60,7 +59,7 @@ def log_evidence(
     apart, the other rules, and a row for every rung. `ess` is that of the sum over rungs where they are coupled, and
     that of the rung with the fewest effective draws where they are independent. A rung without a usable mean (t = 0
     often) is reported, and the interval above it computed from bounded functions of the log likelihood instead (see
-    `bridge.Bridge`).
+    `rung.Bridge`).
 
     >>> import numpy as np, steincv as scv
     >>> t, rng = scv.temperature_ladder(20), np.random.default_rng(0)
