@@ -5,7 +5,7 @@
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -235,7 +235,7 @@ def height_of(rows: int) -> float:
     return 1.5 + 0.34 * rows
 
 
-def axes_for(ax: "Axes | None", size: tuple[float, float]) -> Any:
+def axes_for(ax: "Axes | None", size: tuple[float, float]) -> "Axes":
     """Return `ax`, or axes of a new figure.
 
     Where pyplot is in use, and in a notebook, the figure is pyplot's, so that it is shown there. Elsewhere it
@@ -263,7 +263,7 @@ def save_png(figure: "Figure", path: StrPath) -> None:
         figure.savefig(file, format="png", dpi=150)
 
 
-def name_rows(ax: Any, names: Sequence[str], total: int) -> None:
+def name_rows(ax: "Axes", names: Sequence[str], total: int) -> None:
     """Write labels as text (never as formulas), the first at the top."""
     count = len(names)
     ax.set_yticks(np.arange(count), [clean(label, 28) for label in names], parse_math=False)
@@ -274,7 +274,7 @@ def name_rows(ax: Any, names: Sequence[str], total: int) -> None:
         ax.set_ylabel(f"{count} of {total}")
 
 
-def legend_above(ax: Any, columns: int) -> None:
+def legend_above(ax: "Axes", columns: int) -> None:
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, borderaxespad=0.2)
 
 

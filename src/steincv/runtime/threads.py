@@ -241,7 +241,7 @@ def team() -> Here:
 
 
 @contextmanager
-def workers(executor: Any) -> Iterator[Here]:
+def workers(executor: object) -> Iterator[Here]:
     """Inside the block `team()` is the executor's, or this process where there is none."""
     if executor is None:
         yield team()

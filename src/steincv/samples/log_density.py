@@ -39,7 +39,7 @@ class LogDensity:
         return cls(batch)
 
     @classmethod
-    def of(cls, given: Any, point: Float[np.ndarray, " dim"]) -> "LogDensity":
+    def of(cls, given: object, point: Float[np.ndarray, " dim"]) -> "LogDensity":
         """Take a function of one vector that returns value and gradient, or one for JAX to differentiate.
 
         Which of them it is shows at `point`, a draw. A `LogDensity` is taken as it is.

@@ -11,7 +11,7 @@ from ..runtime.validation import InputError, whole_number
 from .log_density import LogDensity
 
 if TYPE_CHECKING:
-    from .streamed import Streamed
+    from .streamed import Openable, Streamed
 
 Constrain = Callable[[Any], Mapping[str, Any]]
 
@@ -21,7 +21,7 @@ LARGEST = 1e300
 FEWEST = 4.0
 
 
-def finite_array(name: str, value: Any, *, copy: bool = True) -> np.ndarray:
+def finite_array(name: str, value: object, *, copy: bool = True) -> np.ndarray:
     """`value` as a finite float64 array, or an `InputError` saying which entry is wrong. `copy`: of its own memory."""
     try:
         array = np.asarray(value)
@@ -83,8 +83,8 @@ class Parameters:
         # where labels repeat, positions tell entries apart
         self._set(read, listed, {k: v for k, v in labels.items() if all(len(set(a)) == len(a) for a in v)}, None)
 
-    def _set(self, arrays: Any, shown: Any, coords: Any, rows: Any) -> None:
-        for field, value in zip(("arrays", "shown", "coords", "_rows"), (arrays, shown, coords, rows), strict=True):
+    def _set(self, *values: object) -> None:
+        for field, value in zip(("arrays", "shown", "coords", "_rows"), values, strict=True):
             object.__setattr__(self, field, value)
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -101,7 +101,7 @@ class Parameters:
         return part
 
 
-def _numbers(name: str, value: Any) -> np.ndarray:
+def _numbers(name: str, value: object) -> np.ndarray:
     """Real numbers, floats in float64. They need not be finite: f may have no use for them."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
@@ -155,15 +155,15 @@ class Samples:
 
     def __init__(
         self,
-        draws: Any,
-        scores: Any,
+        draws: object,
+        scores: object,
         names: Sequence[str] | None = None,
         constrain: Constrain | None = None,
         parameters: Mapping[str, Any] | Parameters | None = None,
-        log_density: Any = None,
-        fitting: Any = None,
-        log_weights: Any = None,
-        gradients: Any = None,
+        log_density: object = None,
+        fitting: object = None,
+        log_weights: object = None,
+        gradients: int | None = None,
     ):
         draws, scores = finite_array("draws", draws), finite_array("scores", scores)
         if draws.shape != scores.shape:
@@ -209,7 +209,7 @@ class Samples:
             raise InputError("`fitting` is not for draws with `log_weights`: it has none. Leave one of them out.")
         self._set(draws, scores, names, constrain, parameters, model, more, weights, spent)
 
-    def _set(self, *values: Any) -> None:
+    def _set(self, *values: object) -> None:
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
             object.__setattr__(self, name, value)
 
@@ -227,7 +227,7 @@ class Samples:
         return self.draws.shape[0] * self.draws.shape[1]
 
     @staticmethod
-    def open(path: Any) -> "Streamed":
+    def open(path: "Openable") -> "Streamed":
         """Draws and scores that stay in their file, for `steincv.estimate`: more than memory holds.
 
         `path` is a Zarr folder or a NetCDF file with `unconstrained_draw` and `gradient` (nutpie's names, in the group
@@ -278,7 +278,7 @@ class Samples:
         return f"Samples({chains} chains x {draws} draws x {dim} dimensions: {shown})"
 
 
-def _fitting(given: Any, dim: int) -> tuple[np.ndarray, np.ndarray]:
+def _fitting(given: object, dim: int) -> tuple[np.ndarray, np.ndarray]:
     """Check draws and scores that are only fitted on, and return them as `(n, dim)`."""
     if not (isinstance(given, tuple | list) and len(given) == 2):
         raise InputError("`fitting` must be a pair of draws and scores.")
@@ -291,7 +291,7 @@ def _fitting(given: Any, dim: int) -> tuple[np.ndarray, np.ndarray]:
     return draws.reshape(-1, dim), scores.reshape(-1, dim)
 
 
-def _log_weights(given: Any, shape: tuple[int, int]) -> Float[np.ndarray, "chain draw"] | None:
+def _log_weights(given: object, shape: tuple[int, int]) -> Float[np.ndarray, "chain draw"] | None:
     """Return log weights `(chain, draw)`, or None where all are the same; minus infinity is a weight of zero."""
     try:
         array = np.array(given)

@@ -39,8 +39,8 @@ LABELLED = ("InferenceData", "DataTree", "Dataset")
 
 
 def summary(
-    x: Any,
-    *more: Any,
+    x: object,
+    *more: object,
     var_names: str | Sequence[str] | None = None,
     stat_focus: Literal["mean", "median"] = "mean",
     ci_prob: float = 0.9,
@@ -226,7 +226,7 @@ def _kept(labels: Sequence[str], var_names: Sequence[str] | None, order: Sequenc
 # Whatever a library of a sampler returned, by the name of its type: no library is imported for it ------
 
 
-def recognise(x: Any, *more: Any) -> Samples | Streamed:
+def recognise(x: object, *more: object) -> Samples | Streamed:
     """Return the samples of x; `more` goes to its adapter, such as the model of a PyMC trace."""
     if isinstance(x, Samples | Streamed):
         return x
@@ -247,7 +247,7 @@ def recognise(x: Any, *more: Any) -> Samples | Streamed:
     )
 
 
-def names_in(x: Any) -> tuple[str, ...]:
+def names_in(x: object) -> tuple[str, ...]:
     """Return the parameters of labelled data in its own order, which a table of ArviZ has; none of anything else."""
     if type(x).__name__ not in LABELLED:
         return ()
