@@ -27,11 +27,11 @@ class Room(NamedTuple):
     tail: int = 2**20
     # Draws that may be of a tail and are looked at together.
     at_once: int = 2**18
+    # Rows that are compared at a time.
+    rows: int = 32
 
 
 ROOM = Room()
-# Rows that are compared at a time.
-WIDE = 32
 
 
 @dataclass(frozen=True)
@@ -143,11 +143,11 @@ class Series:
 
 def _largest(values: Float[np.ndarray, "m column"]) -> Float[np.ndarray, " column"]:
     """Return the largest value of every column in size; of many rows at a time, which is faster than one by one."""
-    rows, columns = len(values) // WIDE * WIDE, values.shape[1]
-    wide = values[:rows].reshape(-1, WIDE * columns)
-    parts = [np.abs(values[rows:])]
-    if rows:
-        parts.append(np.maximum(wide.max(axis=0), -wide.min(axis=0)).reshape(WIDE, columns))
+    columns, whole = values.shape[1], len(values) // ROOM.rows * ROOM.rows
+    wide = values[:whole].reshape(-1, ROOM.rows * columns)
+    parts = [np.abs(values[whole:])]
+    if whole:
+        parts.append(np.maximum(wide.max(axis=0), -wide.min(axis=0)).reshape(ROOM.rows, columns))
     return np.concatenate(parts).max(axis=0)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -46,6 +46,16 @@ def finite_array(name: str, value: object, *, copy: bool = True) -> np.ndarray:
     return array
 
 
+Frozen = TypeVar("Frozen", "Parameters", "Samples")
+
+
+def _fill(made: Frozen, **known: object) -> Frozen:
+    """Set the fields of an object that cannot be changed afterwards: those not named become None."""
+    for name in made.__dataclass_fields__:
+        object.__setattr__(made, name, known.get(name))
+    return made
+
+
 @dataclass(frozen=True, eq=False, init=False)
 class Parameters:
     """The parameters as the user knows them, at every draw: what `constrain` would return, already computed.
@@ -81,11 +91,8 @@ class Parameters:
                     f"the labels of `{name}` count {tuple(map(len, axes))}, its axes have {read[name].shape[2:]}."
                 )
         # where labels repeat, positions tell entries apart
-        self._set(read, listed, {k: v for k, v in labels.items() if all(len(set(a)) == len(a) for a in v)}, None)
-
-    def _set(self, *values: object) -> None:
-        for field, value in zip(("arrays", "shown", "coords", "_rows"), values, strict=True):
-            object.__setattr__(self, field, value)
+        told_apart = {k: v for k, v in labels.items() if all(len(set(a)) == len(a) for a in v)}
+        _fill(self, arrays=read, shown=listed, coords=told_apart)
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self.arrays:
@@ -96,9 +103,7 @@ class Parameters:
         """The same rectangle as of the samples; nothing is copied until it is asked for."""
         if self._rows is not None:
             chains, draws = self._rows[0].ravel()[chains], self._rows[1].ravel()[draws]
-        part = object.__new__(Parameters)
-        part._set(self.arrays, self.shown, self.coords, np.ix_(chains, draws))
-        return part
+        return _fill(object.__new__(Parameters), **vars(self) | {"_rows": np.ix_(chains, draws)})
 
 
 def _numbers(name: str, value: object) -> np.ndarray:
@@ -207,11 +212,18 @@ class Samples:
         weights = None if log_weights is None else _log_weights(log_weights, draws.shape[:2])
         if weights is not None and more is not None:
             raise InputError("`fitting` is not for draws with `log_weights`: it has none. Leave one of them out.")
-        self._set(draws, scores, names, constrain, parameters, model, more, weights, spent)
-
-    def _set(self, *values: object) -> None:
-        for name, value in zip(self.__dataclass_fields__, values, strict=True):
-            object.__setattr__(self, name, value)
+        _fill(
+            self,
+            draws=draws,
+            scores=scores,
+            names=names,
+            constrain=constrain,
+            parameters=parameters,
+            log_density=model,
+            fitting=more,
+            log_weights=weights,
+            gradients=spent,
+        )
 
     @property
     def chains(self) -> int:
@@ -243,9 +255,7 @@ class Samples:
         cls, draws: np.ndarray, scores: np.ndarray, names: tuple[str, ...], log_weights: np.ndarray | None = None
     ) -> "Samples":
         """Of arrays `(chain, draw, dim)` that come from checked samples: they are not checked again, nor copied."""
-        samples = object.__new__(cls)
-        samples._set(draws, scores, names, None, None, None, None, log_weights, None)
-        return samples
+        return _fill(object.__new__(cls), draws=draws, scores=scores, names=names, log_weights=log_weights)
 
     @classmethod
     def at(cls, points: np.ndarray, like: "Samples") -> "Samples":
@@ -253,9 +263,7 @@ class Samples:
 
         They have no scores, and f need not be finite there.
         """
-        samples = object.__new__(cls)
-        samples._set(points, points, like.names, like.constrain, None, None, None, None, None)
-        return samples
+        return _fill(object.__new__(cls), draws=points, scores=points, names=like.names, constrain=like.constrain)
 
     @property
     def anywhere(self) -> bool:
@@ -264,13 +272,14 @@ class Samples:
 
     def select(self, chains: np.ndarray, draws: np.ndarray) -> "Samples":
         """The rectangle of those chains and draw indices. Already validated, so not checked again."""
-        part = object.__new__(Samples)
         take = np.ix_(chains, draws)
-        parameters = None if self.parameters is None else self.parameters.select(chains, draws)
-        weights = None if self.log_weights is None else self.log_weights[take]
-        known = (self.names, self.constrain, parameters, self.log_density, self.fitting, weights, self.gradients)
-        part._set(self.draws[take], self.scores[take], *known)
-        return part
+        part = {
+            "draws": self.draws[take],
+            "scores": self.scores[take],
+            "parameters": None if self.parameters is None else self.parameters.select(chains, draws),
+            "log_weights": None if self.log_weights is None else self.log_weights[take],
+        }
+        return _fill(object.__new__(Samples), **vars(self) | part)
 
     def __repr__(self) -> str:
         chains, draws, dim = self.draws.shape
