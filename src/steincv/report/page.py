@@ -258,16 +258,13 @@ def _found(code: Code, about: Sequence[tuple[str, Status]]) -> str:
 
 def _citation(estimate: Estimate) -> str:
     used = [m.name for m in members_of(estimate.info) if m.share > 0.005] or list(estimate.method)
+    lines = "\n".join(map(escaped, bibtex(used).split("\n")))
     return f"""<section aria-labelledby="cite">
 <h2 id="cite">How to cite</h2>
 <p>Please cite the software and the papers of the methods that did the work.</p>
-<pre tabindex="0">{escaped_lines(bibtex(used))}</pre>
+<pre tabindex="0">{lines}</pre>
 </section>
 """
-
-
-def escaped_lines(text: str) -> str:
-    return "\n".join(escaped(line) for line in text.split("\n"))
 
 
 def _foot() -> str:
