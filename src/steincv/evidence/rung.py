@@ -151,14 +151,16 @@ class Rung:
     def mean(self) -> tuple[Average, Average]:
         """The mean E, plain and controlled; without `use.moments` only the first means anything."""
         if not self.use.moments:
-            plain = average(self.values[..., None]).reshape(())
+            plain = mean_of(self.values)
             return plain, plain
-        return _averages(self.moments(1.0, 0.0))
+        plain, controlled = map(mean_of, self.moments(1.0, 0.0))
+        return plain, controlled
 
     @functools.cached_property
     def variance(self) -> tuple[Average, Average]:
         """The variance V, plain and controlled."""
-        return _averages(self.moments(0.0, 1.0))
+        plain, controlled = map(mean_of, self.moments(0.0, 1.0))
+        return plain, controlled
 
 
 def log_mean(series: np.ndarray, plain: np.ndarray) -> np.ndarray:
@@ -167,9 +169,9 @@ def log_mean(series: np.ndarray, plain: np.ndarray) -> np.ndarray:
     return np.log(series.mean()) + series / series.mean() - 1
 
 
-def _averages(pair: tuple[np.ndarray, np.ndarray]) -> tuple[Average, Average]:
-    plain, controlled = (average(series[..., None]).reshape(()) for series in pair)
-    return plain, controlled
+def mean_of(series: Float[np.ndarray, "chain draw"]) -> Average:
+    """Return the mean of draws with its error bar."""
+    return average(series[..., None]).reshape(())
 
 
 def no_usable_mean(values: Float[np.ndarray, "chain draw"]) -> str | None:
