@@ -7,7 +7,7 @@ import pytest
 
 import steincv as scv
 from steincv.report.geometry import blocks
-from steincv.stein.learned.learned import Group
+from steincv.stein.learned.coordinates import Group
 
 NAMES = ("mu", "log_tau", *(f"theta[{k}]" for k in range(6)))
 

@@ -118,21 +118,14 @@ def check(source, arrays):
     for tile in tiles:
         same(tile, arrays, slice(tile.start, tile.start + tile.draws.shape[1]))
     assert sum(tile.draws.shape[1] for tile in tiles) == DRAWS
-    cut = list(source.tiles(["depth"], size=7))
-    assert max(tile.draws.shape[1] for tile in cut) == 7
     joined = [
-        np.concatenate(parts, axis=1) for parts in zip(*((c.draws, c.scores, *c.others) for c in cut), strict=True)
+        np.concatenate(parts, axis=1) for parts in zip(*((t.draws, t.scores, *t.others) for t in tiles), strict=True)
     ]
     same(limits.Tile(0, joined[0], joined[1], (joined[2],)), arrays)
     rows = np.array([0, 3, 59, 60, 61, 130, DRAWS - 1])
     same(source.rows(rows, ["depth"]), arrays, rows)
     same(source.every(9, ["depth"]), arrays, slice(None, None, 9))
-    last = tiles[-1].start
-    (tile,) = source.tiles(["depth"], starts=[last])
-    same(tile, arrays, slice(last, None))
-    samples = source.samples(["depth"])
-    np.testing.assert_array_equal(samples.scores, arrays["scores"])
-    np.testing.assert_array_equal(samples.parameters["depth"], arrays["depth"])
+    same(source.every(1, ["depth"]), arrays)
     for rows in (np.array([3, 3]), np.array([-1]), np.array([DRAWS])):
         with pytest.raises(scv.InputError, match="numbers of draws must increase"):
             source.rows(rows)
@@ -263,7 +256,7 @@ def test_a_column_must_have_a_value_at_every_draw(arrays, tmp_path):
         source.every(1, ["short"])
 
 
-def test_columns_have_labels(tmp_path):
+def test_columns_have_shapes(tmp_path):
     x = np.zeros((2, 9, 3))
     dims = ("chain", "draw", "school")
     data = xarray.Dataset({"draws": (dims, x), "scores": (dims, x), "y": (dims, x + 1)}, {"school": ["a", "b", "c"]})
@@ -273,11 +266,10 @@ def test_columns_have_labels(tmp_path):
     for given in (tmp_path / "a.nc", tmp_path / "a.zarr", data):
         with open_source(given) as source:
             assert source.names == ("a", "b", "c")
-            assert (source.columns["y"], source.labels("y")) == ((3,), (("a", "b", "c"),))
+            assert source.columns["y"] == (3,)
     with open_source(tmp_path / "bare.zarr") as source:
-        assert (source.columns["y"], source.labels("y")) == ((3,), (("0", "1", "2"),))
-    parameters = scv.Samples(x, x, parameters={"y": x}).parameters
-    assert MemorySource(x, x, ("a", "b", "c"), parameters).labels("y") is None
+        assert source.columns["y"] == (3,)
+    assert MemorySource.of(scv.Samples(x, x, parameters={"y": x})).columns == {"y": (3,)}
 
 
 @pytest.mark.parametrize("draws", [3, 400])

@@ -10,13 +10,13 @@ from steincv.evidence.figure import plot_evidence
 from steincv.evidence.ladder import temperature_ladder
 from steincv.evidence.model_evidence import model_evidence
 from steincv.evidence.moves import RANDOM_WALK
-from steincv.evidence.text import rung_table, sentences
 from steincv.families.method import Method
 from steincv.report import printing, terminal
 from steincv.result import Estimate
 from steincv.runtime.arrays import refuse_target
 from steincv.runtime.validation import InputError
 
+from .evidence_text import rung_table, sentences
 from .models.example import Example
 from .models.goodwin import goodwin
 from .models.regression import regression

@@ -376,7 +376,7 @@ def test_a_bridge_is_the_ratio_of_evidences():
     """N(0, 1) and N(0, 1/(1 + gap)): log Z ratio -log(1 + gap) / 2 for l = -x^2 / 2, and no constant matters."""
     from dataclasses import replace
 
-    from steincv.evidence.bridge import Bridge
+    from steincv.evidence.rung import Bridge
 
     rng = np.random.default_rng(0)
     gap = 3.0
@@ -389,7 +389,7 @@ def test_a_bridge_is_the_ratio_of_evidences():
 
 
 def test_a_bridge_over_any_distance():
-    from steincv.evidence.bridge import Bridge
+    from steincv.evidence.rung import Bridge
 
     rng = np.random.default_rng(0)
     for size in (1e3, 1e19, 1e250, 1e290):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import steincv as scv
+from steincv.stein.learned.coordinates import KINDS, Learned
 from steincv.stein.learned.layers import Affine
-from steincv.stein.learned.learned import KINDS, Learned
 
 CHAINS, DRAWS = 4, 400
 

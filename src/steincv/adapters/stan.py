@@ -14,6 +14,7 @@ from ..runtime.validation import InputError
 from ..samples.log_density import LogDensity
 from ..samples.samples import Parameters, Samples
 from . import stan_names
+from .cmdstan import gradients_of, read_table, stack
 from .foreign import foreign
 from .shared import entry
 
@@ -128,7 +129,7 @@ def _of_bridgestan(fit: object, model: Any) -> Samples:
     labels = [stan_names.label(name) for name in model.param_unc_names()]
     parameters = Parameters(arrays, shown=stan_names.bases(names))
 
-    def constrain(u: Any) -> dict[str, Any]:
+    def constrain(u: object) -> dict[str, Any]:
         """Return parameters and transformed parameters at one vector of numbers, not a traced one."""
         row = np.ascontiguousarray(np.asarray(u), dtype=np.float64)
         flat = model.param_constrain(row, include_tp=True)
@@ -181,8 +182,6 @@ def _arrays_of(fit: Any) -> tuple[dict[str, np.ndarray], int | None]:
     if library == "stan":
         return _arrays_of_pystan(fit), None
     if library == "cmdstanpy":
-        from .cmdstan import gradients_of, read_table, stack
-
         tables = [read_table(path) for path in fit.runset.csv_files]
         return stan_names.gather(tables[0].names, stack(tables)), gradients_of(tables)
     if isinstance(fit, Mapping):

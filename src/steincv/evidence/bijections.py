@@ -55,14 +55,18 @@ class Bijection(abc.ABC):
         """Return the unconstrained vector of a value."""
 
 
+class _Entrywise(Bijection):
+    """One number for every entry of an array whose `shape` is a field."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", _shape(type(self).__name__, self.shape))
+
+
 @dataclass(frozen=True)
-class Real(Bijection):
+class Real(_Entrywise):
     """Any real numbers: nothing to do."""
 
     shape: Any = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", _shape("Real", self.shape))
 
     def forward(self, x: Vector) -> tuple[Vector, Vector | float]:
         return x.reshape(self.shape), 0.0
@@ -72,13 +76,10 @@ class Real(Bijection):
 
 
 @dataclass(frozen=True)
-class Positive(Bijection):
+class Positive(_Entrywise):
     r"""Positive numbers, $y = e^x$."""
 
     shape: Any = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", _shape("Positive", self.shape))
 
     def forward(self, x: Vector) -> tuple[Vector, Vector | float]:
         return jnp.exp(x).reshape(self.shape), x.sum()
@@ -88,7 +89,7 @@ class Positive(Bijection):
 
 
 @dataclass(frozen=True)
-class Interval(Bijection):
+class Interval(_Entrywise):
     r"""Numbers between `low` and `high`, $y = l + (h - l)/(1 + e^{-x})$."""
 
     low: float
@@ -98,7 +99,7 @@ class Interval(Bijection):
     def __post_init__(self) -> None:
         if not (np.isfinite([self.low, self.high]).all() and self.low < self.high):
             raise InputError(f"Interval needs finite low < high. Got {self.low!r} and {self.high!r} instead.")
-        object.__setattr__(self, "shape", _shape("Interval", self.shape))
+        super().__post_init__()
 
     def forward(self, x: Vector) -> tuple[Vector, Vector | float]:
         width = self.high - self.low

@@ -1,16 +1,14 @@
 """The curve of thermodynamic integration with plain and controlled error bars, and what was gained at every rung."""
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..report.figures import CONTROLLED, GRID, INK, PLAIN
+from ..report.figures import CONTROLLED, GRID, INK, PLAIN, legend_above, new_figure, save_png
 from ..report.text import plus_minus
 from ..result import Estimate
-from ..runtime.arrays import whole_file
-from ..runtime.validation import InputError
+from ..runtime.validation import InputError, StrPath
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,22 +18,18 @@ if TYPE_CHECKING:
 LEAST_RATIO = 1e-8
 
 
-def plot_evidence(
-    result: Estimate, path: "str | os.PathLike[str] | None" = None, exact: float | None = None
-) -> "Figure":
+def plot_evidence(result: Estimate, path: StrPath | None = None, exact: float | None = None) -> "Figure":
     """Draw a result of `log_evidence`; with `path` the figure is written there as PNG, replacing what is there.
 
     From above: the mean log likelihood with 95 % intervals; its standard errors, where those are too short to see; the
     variance ratio. Temperatures crowd near 0, so rungs are drawn evenly spaced and labelled by their temperatures.
     """
-    from matplotlib.figure import Figure
-
     rows = result.info.get("rungs") if isinstance(result, Estimate) else None
     if not rows:
         raise InputError("`result` must be a result of log_evidence: it has no rungs to draw.")
     k = np.array([row["rung"] for row in rows])
     columns = {name: _column(rows, name) for name in ("plain_mean", "plain_error", "mean", "error", "variance_ratio")}
-    figure = Figure(figsize=(8.4, 8.6), layout="constrained")
+    figure = new_figure(8.4, 8.6)
     top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=(1.5, 1, 1))
     _curve(top, k, columns, rows)
     _errors(middle, k, columns)
@@ -44,8 +38,7 @@ def plot_evidence(
     bottom.set_xlabel("temperature t of the rung")
     figure.suptitle(_title(result, exact), fontsize="medium", color=INK)
     if path is not None:
-        with whole_file(path, force=True) as file:
-            figure.savefig(file, format="png", dpi=150)
+        save_png(figure, path)
     return figure
 
 
@@ -78,20 +71,20 @@ def _curve(ax: "Axes", k: np.ndarray, columns: dict[str, np.ndarray], rows: Sequ
     values = values[np.isfinite(values)]
     if values.size and values.max() - values.min() > 100 * max(1.0, abs(values.max())):
         ax.set_yscale("symlog", linthresh=max(1.0, abs(float(values.max()))))
-    _finish(ax)
+    legend_above(ax, columns=3)
+    _open(ax)
 
 
 def _errors(ax: "Axes", k: np.ndarray, columns: dict[str, np.ndarray]) -> None:
-    for name, colour, marker in (("plain_error", PLAIN, "o"), ("error", CONTROLLED, "o")):
+    for name, colour in (("plain_error", PLAIN), ("error", CONTROLLED)):
         error = columns[name]
         shown = np.isfinite(error) & (error > 0)
-        ax.plot(k[shown], error[shown], marker, color=colour, markersize=4, label=name.replace("_", " "))
+        ax.plot(k[shown], error[shown], "o", color=colour, markersize=4)
     ax.set_yscale("log")
     ax.set_ylabel("standard error of the mean")
     handles = ax.get_lines()
     ax.legend(handles, ["plain", "controlled"], loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(axis="y", color=GRID, linewidth=0.6)
+    _open(ax)
 
 
 def _ratios(ax: "Axes", k: np.ndarray, ratio: np.ndarray) -> None:
@@ -102,8 +95,7 @@ def _ratios(ax: "Axes", k: np.ndarray, ratio: np.ndarray) -> None:
     ax.set_ylabel("variance ratio")
     low = float(np.nanmin(np.maximum(ratio, LEAST_RATIO))) if shown.any() else 0.1
     ax.set_ylim(low / 3, 3)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(axis="y", color=GRID, linewidth=0.6)
+    _open(ax)
 
 
 def _labels(rows: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[str]]:
@@ -124,7 +116,7 @@ def _title(result: Estimate, exact: float | None) -> str:
     )
 
 
-def _finish(ax: "Axes") -> None:
-    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, borderaxespad=0.2)
+def _open(ax: "Axes") -> None:
+    """Leave out the frame above and to the right, and draw lines across."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="y", color=GRID, linewidth=0.6)

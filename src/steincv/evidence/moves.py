@@ -102,9 +102,7 @@ def mover(model: PowerPosterior, kernel: str) -> Callable:
     blackjax = _blackjax()
     if kernel == RANDOM_WALK:
         return _random_walk(model, blackjax)
-    if kernel in (MALA, NUTS):
-        return _by_gradient(model, kernel, blackjax)
-    raise InputError(f"`kernel` must be one of {RANDOM_WALK!r}, {MALA!r}, {NUTS!r}, got {kernel!r}.")
+    return _by_gradient(model, kernel, blackjax)
 
 
 def _blackjax() -> ModuleType:

@@ -19,7 +19,7 @@ from ..samples.samples import Samples
 from ..stein.coordinates import LARGEST, LIMITS, Coordinates, Standardise
 from ..stein.folds import Fold
 from ..stein.learned.coordinates import LearnedCoordinates, learned_coordinates
-from ..stein.learned.fisher import robust_metric
+from ..stein.learned.fitting import robust_metric
 from ..stein.learned.layers import Affine
 
 

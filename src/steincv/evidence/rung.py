@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import scipy.optimize
+import scipy.special
 from jaxtyping import Float
 
 from ..estimating import estimate
@@ -19,7 +21,6 @@ from ..judging.error_bars import Average, average, tail_index
 from ..result import Estimate
 from ..runtime.validation import InputError
 from ..samples.samples import Samples, finite_array, unit_range
-from .bridge import Bridge
 
 
 class Usable(NamedTuple):
@@ -35,6 +36,47 @@ class Usable(NamedTuple):
 
 
 USABLE = Usable()
+
+
+@dataclass(frozen=True)
+class Bridge:
+    r"""An interval between two rungs without the mean of the log likelihood at either end.
+
+    For any constant C, with $\sigma$ the logistic function,
+
+    $$ \int_{t_i}^{t_{i+1}} E_t\,dt = \log\frac{Z_{i+1}}{Z_i}
+       = C + \log E_i[\sigma(\Delta l - C)] - \log E_{i+1}[\sigma(C - \Delta l)], $$
+
+    means of bounded functions, whatever the tail of l. Best is the C for which the two are equal; they are then the
+    overlap of the rungs.
+
+    Reference: Bennett (1976), J. Comput. Phys. 22; Meng, Wong (1996), Statistica Sinica 6.
+
+    It is over the `gap` between two temperatures, with the constant `shift`; `overlap` is at most one half.
+    """
+
+    gap: float
+    shift: float
+    overlap: float
+
+    @classmethod
+    def between(cls, gap: float, lower: np.ndarray, upper: np.ndarray) -> "Bridge":
+        """Find the best shift, from the log likelihoods at the lower and at the upper rung."""
+        low, high = gap * lower, gap * upper
+
+        def difference(shift: float) -> float:
+            return float(scipy.special.expit(low - shift).mean() - scipy.special.expit(shift - high).mean())
+
+        ends = min(low.min(), high.min()) - 1, max(low.max(), high.max()) + 1
+        # plain bisection: the ends can be 1e300 apart, and the function flat almost everywhere between them
+        shift = float(scipy.optimize.bisect(difference, *ends, maxiter=3000))
+        return cls(gap, shift, float(scipy.special.expit(low - shift).mean()))
+
+    def lower_side(self, values: Float[np.ndarray, "chain draw"]) -> Float[np.ndarray, "chain draw"]:
+        return scipy.special.expit(self.gap * values - self.shift)
+
+    def upper_side(self, values: Float[np.ndarray, "chain draw"]) -> Float[np.ndarray, "chain draw"]:
+        return scipy.special.expit(self.shift - self.gap * values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,14 +151,16 @@ class Rung:
     def mean(self) -> tuple[Average, Average]:
         """The mean E, plain and controlled; without `use.moments` only the first means anything."""
         if not self.use.moments:
-            plain = average(self.values[..., None]).reshape(())
+            plain = mean_of(self.values)
             return plain, plain
-        return _averages(self.moments(1.0, 0.0))
+        plain, controlled = map(mean_of, self.moments(1.0, 0.0))
+        return plain, controlled
 
     @functools.cached_property
     def variance(self) -> tuple[Average, Average]:
         """The variance V, plain and controlled."""
-        return _averages(self.moments(0.0, 1.0))
+        plain, controlled = map(mean_of, self.moments(0.0, 1.0))
+        return plain, controlled
 
 
 def log_mean(series: np.ndarray, plain: np.ndarray) -> np.ndarray:
@@ -125,9 +169,9 @@ def log_mean(series: np.ndarray, plain: np.ndarray) -> np.ndarray:
     return np.log(series.mean()) + series / series.mean() - 1
 
 
-def _averages(pair: tuple[np.ndarray, np.ndarray]) -> tuple[Average, Average]:
-    plain, controlled = (average(series[..., None]).reshape(()) for series in pair)
-    return plain, controlled
+def mean_of(series: Float[np.ndarray, "chain draw"]) -> Average:
+    """Return the mean of draws with its error bar."""
+    return average(series[..., None]).reshape(())
 
 
 def no_usable_mean(values: Float[np.ndarray, "chain draw"]) -> str | None:

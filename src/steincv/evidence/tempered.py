@@ -1,7 +1,7 @@
 """What tempering gives: draws of every rung with scores, and how well the chains have mixed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,9 +74,6 @@ class Tempered:
             iterations,
             kernel,
         )
-
-    def took(self, seconds: float) -> "Tempered":
-        return replace(self, seconds=seconds)
 
     def table(self) -> "pandas.DataFrame":
         """Return a row for every rung."""

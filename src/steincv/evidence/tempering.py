@@ -7,6 +7,7 @@ taken up again, to the same bits. Randomness of an iteration comes from the seed
 import functools
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -144,7 +145,7 @@ def temper(
     tempered = Tempered.of(model, t, np.moveaxis(x_kept, 0, 2), np.moveaxis(l_kept, 0, 2), state, kernel)
     if not keep_checkpoint:
         store.remove()
-    return tempered.took(time.perf_counter() - start)
+    return replace(tempered, seconds=time.perf_counter() - start)
 
 
 def _kept(keep: object, draws: int) -> np.ndarray:

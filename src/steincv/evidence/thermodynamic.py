@@ -10,16 +10,15 @@ from jaxtyping import Float
 
 from ..families.auto import Auto
 from ..families.method import Method
-from ..judging.error_bars import Average, average, degrees_of_freedom
+from ..judging.error_bars import Average, degrees_of_freedom
 from ..judging.status import ALARMS, Code, Status
 from ..result import Estimate
 from ..runtime.progress import bar
 from ..runtime.validation import InputError, whole_number
 from ..samples.samples import Samples
-from .bridge import Bridge
 from .ladder import check_temperatures, rung_name
 from .rules import Integral, halved, integral, second_order, trapezoid
-from .rung import Rung, Use, check_values, no_usable_mean
+from .rung import Bridge, Rung, Use, check_values, mean_of, no_usable_mean
 from .spending import carried, spend
 
 LABEL = "log_evidence"
@@ -60,7 +59,7 @@ def log_evidence(
     apart, the other rules, and a row for every rung. `ess` is that of the sum over rungs where they are coupled, and
     that of the rung with the fewest effective draws where they are independent. A rung without a usable mean (t = 0
     often) is reported, and the interval above it computed from bounded functions of the log likelihood instead (see
-    `bridge.Bridge`).
+    `rung.Bridge`).
 
     >>> import numpy as np, steincv as scv
     >>> t, rng = scv.temperature_ladder(20), np.random.default_rng(0)
@@ -169,7 +168,7 @@ class _Rungs:
                 return pieces, []
 
             def errors(found: Sequence[Rung]) -> np.ndarray:
-                return np.array([_error(series) for _, series in _contributions(found, rule)])
+                return np.array([float(mean_of(series).standard_error) for _, series in _contributions(found, rule)])
 
             floor = _discretisation(pieces, rule)
             return pieces, spend(pieces, errors, lambda k: self._one(k, uses[k], self.method), floor)
@@ -198,10 +197,6 @@ def _contributions(pieces: Sequence[Rung], rule: Integral) -> list[tuple[np.ndar
     below = len(pieces) - len(rule.value.mean)
     mean, variance = (np.concatenate([np.zeros(below), w]) for w in (rule.value.mean, rule.value.variance))
     return [piece.contribution(float(mean[k]), float(variance[k])) for k, piece in enumerate(pieces)]
-
-
-def _error(series: np.ndarray) -> float:
-    return float(average(series[..., None]).standard_error[0])
 
 
 def _means(pieces: Sequence[Rung], which: int) -> tuple[np.ndarray, np.ndarray]:
@@ -244,21 +239,20 @@ def _add_up(pieces: Sequence[Rung], rule: Integral, coupled: bool | None) -> _To
         )
     discretisation = _discretisation(pieces, rule)
     apart = [_independent([pair[i] for pair in contributions]) for i in (0, 1)]
-    joined: list[np.ndarray] = []
     together: list[Average] = []
     if aligned:
-        joined = [np.sum([pair[i] for pair in contributions], axis=0)[..., None] for i in (0, 1)]
-        together = [average(series).reshape(()) for series in joined]
+        joined = [np.sum([pair[i] for pair in contributions], axis=0) for i in (0, 1)]
+        together = list(map(mean_of, joined))
     else:  # no draws of the sum exist; its value stands for them
-        joined = [np.full((1, 1, 1), a.mean) for a in apart]
+        joined = [np.full((1, 1), a.mean) for a in apart]
     if coupled is None:
         coupled = aligned and _clearly_coupled(apart[1], together[1])
     plain, better = (_widened(a, discretisation) for a in (together if coupled else apart))
     return _Total(
         plain,
         better,
-        joined[0],
-        joined[1],
+        joined[0][..., None],
+        joined[1][..., None],
         float((together if coupled else apart)[1].standard_error),
         discretisation,
         bool(coupled),
@@ -269,7 +263,7 @@ def _add_up(pieces: Sequence[Rung], rule: Integral, coupled: bool | None) -> _To
 
 def _independent(series: Sequence[np.ndarray]) -> Average:
     """Return the sum of independent means, with Welch's degrees of freedom and the smallest of the effective sizes."""
-    parts = [average(s[..., None]).reshape(()) for s in series]
+    parts = list(map(mean_of, series))
     squares = np.array([float(p.standard_error) ** 2 for p in parts])
     mean = np.asarray(sum(float(p.mean) for p in parts))
     least = np.asarray(min(float(p.ess) for p in parts))

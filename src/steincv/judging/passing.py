@@ -164,8 +164,9 @@ def pass_over(
     for tile in source.tiles(functions.names):
         f = targets(functions(tile).array)
         tasks = [functools.partial(work, tile, f, piece) for piece in pieces(tile, stretches, length)]
-        for parts, far in side_by_side(tasks, 0):
-            tails.keep(far)
+        done = side_by_side(tasks, 0)
+        tails.keep_all(far for _, far in done)
+        for parts, _ in done:
             for one, part in zip((plain, *controlled, stein), parts, strict=True):
                 one.add(part)
     return Passed(values.labels, values.shape, blocks, plain, controlled, stein, tails, standardise)

@@ -5,6 +5,7 @@ effective size is the variance of the draws over its square, and the tail index 
 draws, which are kept. While there are as few draws as blocks, a block is a draw and all is as it is in memory.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,6 +25,10 @@ class Room(NamedTuple):
     blocks: int = 100_000
     # Draws of all tails together, on either side; there is room for twice as many on the way.
     tail: int = 2**20
+    # Draws that may be of a tail and are looked at together.
+    at_once: int = 2**18
+    # Rows that are compared at a time.
+    rows: int = 32
 
 
 ROOM = Room()
@@ -76,8 +81,7 @@ class Series:
         x = values - self.center
         first, starts = self.blocks.parts(start, len(values))
         sums = x if self.blocks.size == 1 else np.add.reduceat(x, starts, axis=0)
-        largest = np.maximum(values.max(axis=0), -values.min(axis=0))
-        return Reduced(chain, first, sums, np.einsum("mk,mk->k", x, x), largest)
+        return Reduced(chain, first, sums, np.einsum("mk,mk->k", x, x), _largest(values))
 
     def add(self, part: Reduced) -> None:
         """Add a part. They come in the order of the draws: the last bits do not depend on who was first."""
@@ -137,6 +141,16 @@ class Series:
         return np.sqrt(1 + ratio)
 
 
+def _largest(values: Float[np.ndarray, "m column"]) -> Float[np.ndarray, " column"]:
+    """Return the largest value of every column in size; of many rows at a time, which is faster than one by one."""
+    columns, whole = values.shape[1], len(values) // ROOM.rows * ROOM.rows
+    wide = values[:whole].reshape(-1, ROOM.rows * columns)
+    parts = [np.abs(values[whole:])]
+    if whole:
+        parts.append(np.maximum(wide.max(axis=0), -wide.min(axis=0)).reshape(ROOM.rows, columns))
+    return np.concatenate(parts).max(axis=0)
+
+
 class Tails:
     """The largest and the smallest draws of every column: as many as a tail index looks at."""
 
@@ -160,8 +174,24 @@ class Tails:
     def keep(self, found: list[tuple[np.ndarray, np.ndarray]]) -> None:
         """Keep draws that are far out. What is kept in the end does not depend on their order."""
         for side, (which, x) in enumerate(found):
-            for k in np.unique(which):
-                self._put(int(k), side, (-x if side else x)[which == k])
+            order = np.argsort(which, kind="stable")
+            each = np.split((-x if side else x)[order], np.cumsum(np.bincount(which, minlength=len(self.room)))[:-1])
+            for k, far in enumerate(each):
+                self._put(k, side, far)
+
+    def keep_all(self, pieces: Iterable[list[tuple[np.ndarray, np.ndarray]]]) -> None:
+        """Keep what is far out of several pieces, as many at a time as there is room for."""
+        some: list[list[tuple[np.ndarray, np.ndarray]]] = []
+        for piece in pieces:
+            some.append(piece)
+            if sum(len(x) for far in some for _, x in far) >= ROOM.at_once:
+                self._keep_joined(some)
+                some = []
+        self._keep_joined(some)
+
+    def _keep_joined(self, pieces: list[list[tuple[np.ndarray, np.ndarray]]]) -> None:
+        joined = [[np.concatenate(part) for part in zip(*side, strict=True)] for side in zip(*pieces, strict=True)]
+        self.keep([(which, x) for which, x in joined])
 
     def _put(self, k: int, side: int, x: np.ndarray) -> None:
         room = self.room[k, side]

@@ -3,17 +3,16 @@
 `var_names` picks outputs as ArviZ does: a name stands for itself and for all its entries, `theta` for `theta[0]`, ...
 """
 
-import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..judging.diagnostics import STEIN_LIMIT, stein_check
 from ..result import Estimate
 from ..runtime.arrays import whole_file
-from ..runtime.validation import InputError
+from ..runtime.validation import InputError, StrPath
 from ..samples.samples import Samples
 from .check import coordinate_z
 from .clean import clean
@@ -23,6 +22,7 @@ from .text import LARGEST_GAIN, times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 # Okabe and Ito (2008): told apart by readers with any colour vision, and in print.
@@ -185,17 +185,14 @@ def plot_stein_check(samples: Samples, ax: "Axes | None" = None, var_names: Sequ
     return ax
 
 
-def demo_figure(estimate: Estimate, path: "str | os.PathLike[str]") -> None:
+def demo_figure(estimate: Estimate, path: StrPath) -> None:
     """Draw the forest and the gains side by side, in one PNG."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11.6, height_of(min(len(estimate.labels), MOST_OUTPUTS))), layout="constrained")
+    figure = new_figure(11.6, height_of(min(len(estimate.labels), MOST_OUTPUTS)))
     left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
     plot_forest(estimate, left)
     plot_gain(estimate, right)
     right.set_yticklabels([])
-    with whole_file(path, force=True) as file:
-        figure.savefig(file, format="png", dpi=150)
+    save_png(figure, path)
 
 
 # Pieces ----------------------------------------------------------------------------------------------
@@ -238,7 +235,7 @@ def height_of(rows: int) -> float:
     return 1.5 + 0.34 * rows
 
 
-def axes_for(ax: "Axes | None", size: tuple[float, float]) -> Any:
+def axes_for(ax: "Axes | None", size: tuple[float, float]) -> "Axes":
     """Return `ax`, or axes of a new figure.
 
     Where pyplot is in use, and in a notebook, the figure is pyplot's, so that it is shown there. Elsewhere it
@@ -250,12 +247,23 @@ def axes_for(ax: "Axes | None", size: tuple[float, float]) -> Any:
         import matplotlib.pyplot
 
         return matplotlib.pyplot.subplots(figsize=size, layout="constrained")[1]
+    return new_figure(*size).subplots()
+
+
+def new_figure(width: float, height: float) -> "Figure":
+    """Return an empty figure of so many inches that belongs to nobody."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=size, layout="constrained").subplots()
+    return Figure(figsize=(width, height), layout="constrained")
 
 
-def name_rows(ax: Any, names: Sequence[str], total: int) -> None:
+def save_png(figure: "Figure", path: StrPath) -> None:
+    """Write a figure as PNG, replacing what is there."""
+    with whole_file(path, force=True) as file:
+        figure.savefig(file, format="png", dpi=150)
+
+
+def name_rows(ax: "Axes", names: Sequence[str], total: int) -> None:
     """Write labels as text (never as formulas), the first at the top."""
     count = len(names)
     ax.set_yticks(np.arange(count), [clean(label, 28) for label in names], parse_math=False)
@@ -266,7 +274,7 @@ def name_rows(ax: Any, names: Sequence[str], total: int) -> None:
         ax.set_ylabel(f"{count} of {total}")
 
 
-def legend_above(ax: Any, columns: int) -> None:
+def legend_above(ax: "Axes", columns: int) -> None:
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, borderaxespad=0.2)
 
 

@@ -1,7 +1,5 @@
 """The geometry of a posterior: which parameters act as scales of which others, in their own names."""
 
-import html
-import json
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -10,15 +8,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..runtime.arrays import read_arrays, whole_file
+from ..runtime.arrays import read_about, read_arrays, write_arrays
 from ..runtime.validation import InputError, StrPath, reading
 from ..samples.samples import Samples
 from ..stein.coordinates import check_standard
-from ..stein.learned.coordinates import LearnedCoordinates, learned_coordinates
+from ..stein.learned.coordinates import (
+    REQUIREMENTS,
+    Fisher,
+    Group,
+    Learned,
+    LearnedCoordinates,
+    affine_divergence,
+    learned_coordinates,
+)
 from ..stein.learned.layers import Affine, Bend, Couple, Layer
-from ..stein.learned.learned import REQUIREMENTS, Fisher, Group, Learned, affine_divergence
 from .clean import clean
-from .text import aligned
+from .text import aligned, as_html
 
 if TYPE_CHECKING:
     import pandas
@@ -42,6 +47,11 @@ class Words(NamedTuple):
 
 
 WORDS = Words()
+# How it is written to a file.
+FORMAT, VERSION = "steincv.Geometry", 1
+LAYERS: dict[str, type[Affine] | type[Bend] | type[Couple]] = {"affine": Affine, "bend": Bend, "couple": Couple}
+# Fields that hold places of coordinates, not numbers.
+PLACES = ("parents", "children", "terms")
 
 
 class Scaling(NamedTuple):
@@ -144,14 +154,40 @@ class Geometry:
 
     def save(self, path: StrPath, *, force: bool = False) -> None:
         """Write the geometry with its map to one .npz. An existing file is only replaced with `force=True`."""
+        layers = () if self.learned is None else self.learned.layers
+        arrays = {
+            f"{k} {field.name}": value
+            for k, layer in enumerate(layers)
+            for field in fields(layer)
+            if (value := getattr(layer, field.name)) is not None
+        }
+        kinds = {made: name for name, made in LAYERS.items()}
+        about = {
+            "format": FORMAT,
+            "version": VERSION,
+            "names": self.names,
+            "fisher": self.fisher,
+            "draws": self.draws,
+            "kind": None if self.learned is None else self.learned.kind,
+            "layers": [kinds[type(layer)] for layer in layers],
+        }
+        write_arrays(path, about, arrays, force=force)
 
-        save_geometry(self, path, force=force)
-
-    @staticmethod
-    def load(path: StrPath) -> "Geometry":
+    @classmethod
+    def load(cls, path: StrPath) -> "Geometry":
         """Read back what `save` wrote."""
-
-        return load_geometry(path)
+        with reading(path):
+            about = read_about(path, "geometry", FORMAT, VERSION)
+            names = tuple(map(str, about["names"]))
+            fisher = Fisher(*map(float, about["fisher"]))
+            learned = None
+            if about["kind"] is not None:
+                layers = tuple(_layer(path, k, LAYERS[kind], len(names)) for k, kind in enumerate(about["layers"]))
+                sound = all(math.isfinite(each) and each > 0 for each in fisher)
+                if not layers or not isinstance(layers[0], Affine) or not sound:
+                    raise _changed(path)
+                learned = Learned(layers, str(about["kind"]), fisher)
+            return cls.of_map(names, learned, fisher, int(about["draws"]))
 
     def _rows(self) -> list[tuple[str, ...]]:
         return [
@@ -174,14 +210,7 @@ class Geometry:
 
     def _repr_html_(self) -> str:
         """Return the table and the sentences as HTML, for a notebook."""
-
-        def line(tag: str, cells: Sequence[str]) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-        rows = self._rows()[: WORDS.rows]
-        body = "".join(line("td", cells) for cells in rows)
-        table = f"<table><thead>{line('th', HEADER)}</thead><tbody>{body}</tbody></table>" if rows else ""
-        return table + "".join(f"<p>{html.escape(text)}</p>" for text in self.sentences())
+        return as_html(HEADER, self._rows()[: WORDS.rows], self.sentences())
 
 
 def geometry(samples: Samples) -> Geometry:
@@ -247,53 +276,6 @@ def _digits(number: float) -> str:
 
 
 # Files ---------------------------------------------------------------------------------------------
-
-
-FORMAT, VERSION = "steincv.Geometry", 1
-LAYERS: dict[str, type[Affine] | type[Bend] | type[Couple]] = {"affine": Affine, "bend": Bend, "couple": Couple}
-# Fields that hold places of coordinates, not numbers.
-PLACES = ("parents", "children", "terms")
-
-
-def save_geometry(geometry: Geometry, path: StrPath, *, force: bool = False) -> None:
-    """Write the geometry to one .npz. An existing file is only replaced with `force=True`."""
-    layers = () if geometry.learned is None else geometry.learned.layers
-    arrays = {
-        f"{k} {field.name}": value
-        for k, layer in enumerate(layers)
-        for field in fields(layer)
-        if (value := getattr(layer, field.name)) is not None
-    }
-    kinds = {made: name for name, made in LAYERS.items()}
-    meta = {
-        "format": FORMAT,
-        "version": VERSION,
-        "names": geometry.names,
-        "fisher": geometry.fisher,
-        "draws": geometry.draws,
-        "kind": None if geometry.learned is None else geometry.learned.kind,
-        "layers": [kinds[type(layer)] for layer in layers],
-    }
-    with whole_file(path, force=force) as file:
-        np.savez(file, allow_pickle=False, meta=np.frombuffer(json.dumps(meta).encode(), np.uint8), **arrays)
-
-
-def load_geometry(path: StrPath) -> Geometry:
-    """Read back what `save_geometry` wrote."""
-    with reading(path):
-        meta = json.loads(read_arrays(path, ["meta"])["meta"].tobytes())
-        if meta.get("format") != FORMAT or meta.get("version") != VERSION:
-            raise InputError(f"{path}: not a saved geometry that this version of steincv can read.")
-        names = tuple(map(str, meta["names"]))
-        fisher = Fisher(*map(float, meta["fisher"]))
-        learned = None
-        if meta["kind"] is not None:
-            layers = tuple(_layer(path, k, LAYERS[kind], len(names)) for k, kind in enumerate(meta["layers"]))
-            sound = all(math.isfinite(each) and each > 0 for each in fisher)
-            if not layers or not isinstance(layers[0], Affine) or not sound:
-                raise _changed(path)
-            learned = Learned(layers, str(meta["kind"]), fisher)
-        return Geometry.of_map(names, learned, fisher, int(meta["draws"]))
 
 
 def _layer(path: StrPath, k: int, kind: type[Affine] | type[Bend] | type[Couple], dim: int) -> Layer:

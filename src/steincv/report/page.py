@@ -12,6 +12,7 @@ from importlib.resources import files
 
 import numpy as np
 
+from .. import __version__
 from ..judging.diagnostics import STEIN_LIMIT, limits_of_rhat
 from ..judging.error_bars import split_rhat, tail_index
 from ..judging.status import ALARMS, Code, Status
@@ -257,21 +258,16 @@ def _found(code: Code, about: Sequence[tuple[str, Status]]) -> str:
 
 def _citation(estimate: Estimate) -> str:
     used = [m.name for m in members_of(estimate.info) if m.share > 0.005] or list(estimate.method)
+    lines = "\n".join(map(escaped, bibtex(used).split("\n")))
     return f"""<section aria-labelledby="cite">
 <h2 id="cite">How to cite</h2>
 <p>Please cite the software and the papers of the methods that did the work.</p>
-<pre tabindex="0">{escaped_lines(bibtex(used))}</pre>
+<pre tabindex="0">{lines}</pre>
 </section>
 """
 
 
-def escaped_lines(text: str) -> str:
-    return "\n".join(escaped(line) for line in text.split("\n"))
-
-
 def _foot() -> str:
-    from .. import __version__
-
     return (
         f"<footer>Made by steincv {escaped(__version__)}. This page holds everything it shows and loads nothing. It "
         f"holds no draws: <code>result.save()</code> keeps those.</footer>"
@@ -334,8 +330,6 @@ PAPERS = {"Polynomial(": POLYNOMIAL, "Kernel(": KERNEL}
 
 def bibtex(methods: Iterable[str]) -> str:
     """Return BibTeX of the software, the paper it implements, and the papers of the `methods` that were used."""
-    from .. import __version__
-
     used = list(methods)
     papers = [entry for name, entry in PAPERS.items() if any(name in method for method in used)]
     return "\n\n".join([SOFTWARE.format(version=__version__), NEURAL, *papers])

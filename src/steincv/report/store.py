@@ -1,6 +1,5 @@
 """Results in files: one .npz of arrays and one JSON text. No pickle, and whole or not at all."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields
@@ -12,7 +11,7 @@ import numpy as np
 from ..judging.error_bars import Average
 from ..judging.status import Code, Status
 from ..result import Estimate
-from ..runtime.arrays import read_arrays, whole_file
+from ..runtime.arrays import read_about, read_arrays, write_arrays
 from ..runtime.validation import InputError, StrPath, reading
 
 FORMAT, VERSION = "steincv.Estimate", 1
@@ -24,19 +23,13 @@ LATER_FIELDS = ("error_ess", "degrees_of_freedom", "tail")
 def save_estimate(estimate: Estimate, path: StrPath, *, force: bool = False) -> None:
     """Write the whole estimate to one .npz. An existing file is only replaced with `force=True`."""
     arrays, meta = _pack(estimate, "")
-    text = json.dumps({"format": FORMAT, "version": VERSION, "estimate": meta})
-    with whole_file(path, force=force) as file:
-        np.savez(file, allow_pickle=False, meta=np.frombuffer(text.encode(), np.uint8), **arrays)
+    write_arrays(path, {"format": FORMAT, "version": VERSION, "estimate": meta}, arrays, force=force)
 
 
 def load_estimate(path: StrPath) -> Estimate:
     """Read back what `save_estimate` wrote."""
     with reading(path):
-        text = read_arrays(path, ["meta"])["meta"].tobytes()
-        meta = json.loads(text)
-        if meta.get("format") != FORMAT or meta.get("version") != VERSION:
-            raise InputError(f"{path}: not a saved estimate that this version of steincv can read.")
-        return _unpack(path, meta["estimate"], "")
+        return _unpack(path, read_about(path, "estimate", FORMAT, VERSION)["estimate"], "")
 
 
 def _pack(estimate: Estimate, prefix: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

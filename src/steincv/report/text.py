@@ -125,14 +125,19 @@ def aligned(rows: Sequence[Sequence[str]], right: Container[int]) -> list[str]:
 def html_table(estimate: Estimate) -> str:
     """Return the table for a notebook, with what was gained and the messages below."""
     rows, note = _shown(estimate)
+    notes = [note, estimate.gained(), *estimate.warnings(), *effort(estimate.info)]
+    return as_html(HEADER, [cells for cells, _ in rows], [clean(text) for text in notes if text])
+
+
+def as_html(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str]) -> str:
+    """Return a table, none where it has no rows, with sentences below, for a notebook."""
 
     def line(tag: str, cells: Sequence[str]) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
-    body = "".join(line("td", cells) for cells, _ in rows)
-    notes = [note, estimate.gained(), *estimate.warnings(), *effort(estimate.info)]
-    below = "".join(f"<p>{html.escape(clean(text))}</p>" for text in notes if text)
-    return f"<table><thead>{line('th', HEADER)}</thead><tbody>{body}</tbody></table>{below}"
+    body = "".join(line("td", cells) for cells in rows)
+    table = f"<table><thead>{line('th', header)}</thead><tbody>{body}</tbody></table>" if rows else ""
+    return table + "".join(f"<p>{html.escape(text)}</p>" for text in notes)
 
 
 def rich_table(estimate: Estimate) -> Table:

@@ -1,14 +1,15 @@
 """Arrays in files: .npz without pickle, written whole or not at all, and read with bounded memory."""
 
 import io
+import json
 import math
 import os
 import secrets
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -61,7 +62,22 @@ def whole_file(path: StrPath, *, force: bool) -> Iterator[IO[bytes]]:
         part.unlink(missing_ok=True)
 
 
+def write_arrays(path: StrPath, about: Mapping[str, object], arrays: Mapping[str, np.ndarray], *, force: bool) -> None:
+    """Write arrays to one .npz, and in its array `meta`, as JSON, what is said `about` them."""
+    meta = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    with whole_file(path, force=force) as file:
+        np.savez(file, allow_pickle=False, meta=meta, **arrays)
+
+
 # Reading files written by anyone ---------------------------------------------------------------------
+
+
+def read_about(path: StrPath, what: str, kind: str, version: int) -> dict[str, Any]:
+    """Read what `write_arrays` was told; `what` it should be, of this `kind` (its "format") and version."""
+    about = json.loads(read_arrays(path, ["meta"])["meta"].tobytes())
+    if about.get("format") != kind or about.get("version") != version:
+        raise InputError(f"{path}: not a saved {what} that this version of steincv can read.")
+    return about
 
 
 def read_arrays(path: StrPath, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, np.ndarray]:

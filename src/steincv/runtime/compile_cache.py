@@ -24,17 +24,23 @@ def compile_cache() -> Iterator[None]:
     Nothing is changed where the user has a cache of JAX's own, where the folder cannot be written, or where
     STEINCV_CACHE is 0. JAX's flags are as they were after the block, the last one if several threads have one.
     """
-    import jax
+    from jax import config
+    from jax.experimental.compilation_cache import compilation_cache
+
+    def use(folder: str | None, seconds: float) -> None:
+        compilation_cache.reset_cache()  # JAX asks once whether there is a cache, and remembers the answer
+        config.update(FOLDER, folder)
+        config.update(LEAST, seconds)
 
     folder = cache_folder()
     ours = False
     try:
         with _lock:
-            ours = folder is not None and (bool(_open) or getattr(jax.config, FOLDER) is None)
+            ours = folder is not None and (bool(_open) or getattr(config, FOLDER) is None)
             if ours:
-                _open.append(getattr(jax.config, LEAST))
+                _open.append(getattr(config, LEAST))
                 if len(_open) == 1:
-                    _use(str(folder), SECONDS)
+                    use(str(folder), SECONDS)
         yield
     finally:
         with _lock:
@@ -42,16 +48,7 @@ def compile_cache() -> Iterator[None]:
                 usual = _open[0]
                 _open.pop()
                 if not _open:
-                    _use(None, usual)
-
-
-def _use(folder: str | None, seconds: float) -> None:
-    import jax
-    from jax.experimental.compilation_cache import compilation_cache
-
-    compilation_cache.reset_cache()  # JAX asks once whether there is a cache, and remembers the answer
-    jax.config.update(FOLDER, folder)
-    jax.config.update(LEAST, seconds)
+                    use(None, usual)
 
 
 def cache_folder() -> Path | None:

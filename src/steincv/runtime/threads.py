@@ -74,28 +74,26 @@ def side_by_side(
     stays = [False] * len(tasks) if here is None else here
     # one setting for all: it is the process's, and they would change each other's
     with blas_threads(0), ThreadPoolExecutor(count) as beside:
-        pending = {
+        pending: dict[int, Future[Answer]] = {
             k: beside.submit(copy_context().run, task)
             for k, (task, stay) in enumerate(zip(tasks, stays, strict=True))
             if not stay
         }
-        found: dict[int, Answer] = {}
-        failed: dict[int, BaseException] = {}
-        try:
-            for k, task in enumerate(tasks):
-                if k not in pending:
-                    found[k] = task()
-        except Exception as error:
-            failed[k] = error
-        for k, future in pending.items():
-            raised = future.exception()
-            if raised is None:
-                found[k] = future.result()
-            else:
-                failed[k] = raised
-        if failed:
-            raise failed[min(failed)]  # the one that would have come first
-        return [found[k] for k in range(len(tasks))]
+        for k in (k for k, stay in enumerate(stays) if stay):
+            pending[k] = _attempted(tasks[k])
+            if pending[k].exception() is not None:
+                break  # none after it is asked for
+        return [pending[k].result() for k in range(len(tasks))]  # of several errors the one that would have come first
+
+
+def _attempted(task: Callable[[], Answer]) -> "Future[Answer]":
+    """Return what a task gave, or how it failed, as those that are done elsewhere come back."""
+    done: Future[Answer] = Future()
+    try:
+        done.set_result(task())
+    except Exception as error:
+        done.set_exception(error)
+    return done
 
 
 def threads() -> int:
@@ -172,12 +170,13 @@ class Team(Here):
             self.futures.append(self.executor.submit(_answer, task, shared.sent, *arguments))
             return self.futures[-1]
 
-        futures = iter([_attempt(submit)])
+        futures = iter([_attempted(submit)])
 
         def result() -> Any:
-            for future in (next(futures), None):
+            for attempt in (next(futures), None):
                 try:
-                    return (future or _attempt(submit)).result()
+                    future = (attempt or _attempted(submit)).result()  # fails where the pool is broken already
+                    return future.result()
                 except InputError:
                     raise
                 except BaseException as error:
@@ -193,16 +192,6 @@ class Team(Here):
     def report(self) -> dict[str, Any]:
         """How many tasks were sent, and why those that were lost had to be done again in this process."""
         return {"kind": type(self.executor).__name__, "sent": len(self.futures), "done_here": list(self.done_here)}
-
-
-def _attempt(submit: Callable[[], Future]) -> Future:
-    """A future, failed if nothing could be submitted: the pool may be broken already."""
-    try:
-        return submit()
-    except Exception as error:
-        failed: Future = Future()
-        failed.set_exception(error)
-        return failed
 
 
 @dataclass(frozen=True)
@@ -241,7 +230,7 @@ def team() -> Here:
 
 
 @contextmanager
-def workers(executor: Any) -> Iterator[Here]:
+def workers(executor: object) -> Iterator[Here]:
     """Inside the block `team()` is the executor's, or this process where there is none."""
     if executor is None:
         yield team()

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from .samples import Samples
+
+if TYPE_CHECKING:
+    from jax import Array
 
 
 class Comparison(NamedTuple):
@@ -72,8 +75,8 @@ class Derivatives:
         first = np.linspace(0, n - 1, min(n, COMPARISON.lines)).astype(int)
         ends = self.points[first], self.points[np.random.default_rng(0).permutation(n)[first]]
 
-        def along(row: tuple[Any, Any]) -> Any:
-            def value(t: Any) -> Any:
+        def along(row: "tuple[Array, Array]") -> "Array":
+            def value(t: "Array") -> "Array":
                 return self.function(row[0] + t * (row[1] - row[0]))[output]
 
             slope = jax.grad(value)
@@ -93,7 +96,7 @@ class Derivatives:
         """Return the gradient of an output."""
         jax = _tools().jax
 
-        def at(row: tuple[Any, Any]) -> Any:
+        def at(row: "tuple[Array, Array]") -> "Array":
             return jax.vjp(self.function, row[0])[1](row[1])[0]
 
         return self._pieces(at, self._unit(output))
@@ -102,7 +105,7 @@ class Derivatives:
         """Return the second derivatives of an output times a direction, another one at every point."""
         jax = _tools().jax
 
-        def at(row: tuple[Any, Any, Any]) -> Any:
+        def at(row: "tuple[Array, Array, Array]") -> "Array":
             return jax.jvp(lambda x: jax.vjp(self.function, x)[1](row[1])[0], (row[0],), (row[2],))[1]
 
         return self._pieces(at, self._unit(output), directions)
@@ -113,7 +116,7 @@ class Derivatives:
         """Return an output at so many places on a line through every point."""
         jax = _tools().jax
 
-        def at(point: Any, steps: Any, direction: Any) -> Any:
+        def at(point: "Array", steps: "Array", direction: "Array") -> "Array":
             return jax.vmap(lambda step: self.function(point + step * direction)[output])(steps)
 
         if output not in self._programs:
@@ -159,7 +162,7 @@ def _flat(f: Any, samples: Samples) -> Callable[[Any], Any] | None:
     if isinstance(f, Mapping) and not all(map(callable, f.values())):
         return None
 
-    def function(x: Any) -> Any:
+    def function(x: "Array") -> "Array":
         jnp = _tools().jax.numpy
         known = x if samples.constrain is None else samples.constrain(x)
         if by_name:

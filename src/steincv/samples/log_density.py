@@ -25,21 +25,7 @@ class LogDensity:
     spent: list[int] = field(default_factory=lambda: [0])
 
     @classmethod
-    def compiled(cls, program: Callable[[Any], tuple[Any, Any]]) -> "LogDensity":
-        """Take a JAX function of many points. It is given few different numbers of them: each would compile anew."""
-
-        def batch(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            import jax
-
-            size = max(64, 1 << (len(x) - 1).bit_length())
-            with jax.enable_x64(True):
-                value, gradient = program(np.concatenate([x, np.repeat(x[:1], size - len(x), axis=0)]))
-                return np.asarray(value)[: len(x)], np.asarray(gradient)[: len(x)]
-
-        return cls(batch)
-
-    @classmethod
-    def of(cls, given: Any, point: Float[np.ndarray, " dim"]) -> "LogDensity":
+    def of(cls, given: object, point: Float[np.ndarray, " dim"]) -> "LogDensity":
         """Take a function of one vector that returns value and gradient, or one for JAX to differentiate.
 
         Which of them it is shows at `point`, a draw. A `LogDensity` is taken as it is.
@@ -55,7 +41,7 @@ class LogDensity:
         if isinstance(found, tuple | list):
             made = cls(_one_by_one(given))
         elif np.ndim(found) == 0:
-            made = cls.compiled(_differentiated(given))
+            made = cls(_differentiated(given))
         else:
             raise InputError(
                 f"`log_density` returned an array of shape {np.shape(found)} at one draw; expected a number, or a "
@@ -89,7 +75,15 @@ def _one_by_one(f: Callable[[np.ndarray], tuple[Any, Any]]) -> Callable[[np.ndar
     return batch
 
 
-def _differentiated(f: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, Any]]:
+def _differentiated(f: Callable[[Any], Any]) -> Callable[[np.ndarray], tuple[Any, Any]]:
     import jax
 
-    return jax.jit(jax.vmap(jax.value_and_grad(f)))
+    program = jax.jit(jax.vmap(jax.value_and_grad(f)))
+
+    def batch(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        size = max(64, 1 << (len(x) - 1).bit_length())  # few different ones: each would compile anew
+        with jax.enable_x64(True):
+            value, gradient = program(np.concatenate([x, np.repeat(x[:1], size - len(x), axis=0)]))
+            return np.asarray(value)[: len(x)], np.asarray(gradient)[: len(x)]
+
+    return batch

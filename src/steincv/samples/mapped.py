@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import PyTree
 
 from ..runtime.validation import InputError
 from .samples import Samples, finite_array
@@ -27,7 +28,7 @@ def evaluate(f: Callable, samples: Samples) -> np.ndarray | dict[str, np.ndarray
     rows = _rows(samples)
     constrain = samples.constrain if samples.parameters is None else None
 
-    def at(row: Any) -> Any:
+    def at(row: PyTree) -> PyTree:
         return _in_order(f(row if constrain is None else _in_order(constrain(row))))
 
     try:
@@ -43,7 +44,7 @@ def evaluate(f: Callable, samples: Samples) -> np.ndarray | dict[str, np.ndarray
     return _checked(whole, samples)
 
 
-def _rows(samples: Samples) -> Any:
+def _rows(samples: Samples) -> PyTree:
     """Return what f is given, or `constrain`, with one row per draw: the vectors, or the dict of parameters."""
     if samples.parameters is None:
         return samples.draws.reshape(-1, samples.dim)
@@ -51,11 +52,11 @@ def _rows(samples: Samples) -> Any:
     return OrderedDict((name, array.reshape(samples.size, *array.shape[2:])) for name, array in arrays.items())
 
 
-def _part(rows: Any, index: int | slice) -> Any:
+def _part(rows: PyTree, index: int | slice) -> PyTree:
     return jax.tree.map(lambda column: column[index], rows)
 
 
-def _in_order(tree: Any) -> Any:
+def _in_order(tree: PyTree) -> PyTree:
     """Return a dict whose order JAX keeps: it sorts the keys of a plain one, and the model's order would be lost."""
     return OrderedDict(tree) if type(tree) is dict else tree
 
@@ -64,7 +65,7 @@ def _in_order(tree: Any) -> Any:
 _programs: OrderedDict[tuple[str, str, str], Any] = OrderedDict()
 
 
-def mapped(f: Callable, rows: Any) -> Any:
+def mapped(f: Callable, rows: PyTree) -> PyTree:
     """Evaluate f at every row, in one program, which the same f again does not compile again.
 
     f is traced each time, and the program found by its text: what f closes over may have changed since.
@@ -80,17 +81,17 @@ def mapped(f: Callable, rows: Any) -> Any:
     return _numpy(_programs[key](rows))
 
 
-def _numpy(tree: Any) -> Any:
+def _numpy(tree: PyTree) -> PyTree:
     return jax.tree.map(np.asarray, tree)
 
 
-def _one_by_one(f: Callable, constrain: Callable | None, rows: Any, size: int) -> Any:
+def _one_by_one(f: Callable, constrain: Callable | None, rows: PyTree, size: int) -> PyTree:
     given = (_part(rows, i) for i in range(size))
     found = [_in_order(f(x if constrain is None else _numpy(_in_order(constrain(x))))) for x in given]
     return jax.tree.map(lambda *parts: np.stack([np.asarray(part) for part in parts]), *found)
 
 
-def _checked(tree: Any, samples: Samples) -> np.ndarray | dict[str, np.ndarray]:
+def _checked(tree: PyTree, samples: Samples) -> np.ndarray | dict[str, np.ndarray]:
     """Return finite float64 arrays `(chain, draw, ...)`: one, or a dict of them."""
     if not isinstance(tree, Mapping):
         return _shaped("f", tree, samples)

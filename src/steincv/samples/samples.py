@@ -2,25 +2,26 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float
 
 from ..runtime.validation import InputError, whole_number
 from .log_density import LogDensity
-from .weights import checked_log_weights
 
 if TYPE_CHECKING:
-    from .streamed import Streamed
+    from .streamed import Openable, Streamed
 
 Constrain = Callable[[Any], Mapping[str, Any]]
 
 # Sums and differences of numbers up to this size are still finite in float64.
 LARGEST = 1e300
+# Kish's effective number of draws, below which there is nothing to make an error bar of: as many as a chain must have.
+FEWEST = 4.0
 
 
-def finite_array(name: str, value: Any, *, copy: bool = True) -> np.ndarray:
+def finite_array(name: str, value: object, *, copy: bool = True) -> np.ndarray:
     """`value` as a finite float64 array, or an `InputError` saying which entry is wrong. `copy`: of its own memory."""
     try:
         array = np.asarray(value)
@@ -43,6 +44,16 @@ def finite_array(name: str, value: Any, *, copy: bool = True) -> np.ndarray:
             f"{array[first]} at index {first}. Remove those draws or repair the model that made them."
         )
     return array
+
+
+Frozen = TypeVar("Frozen", "Parameters", "Samples")
+
+
+def _fill(made: Frozen, **known: object) -> Frozen:
+    """Set the fields of an object that cannot be changed afterwards: those not named become None."""
+    for name in made.__dataclass_fields__:
+        object.__setattr__(made, name, known.get(name))
+    return made
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -80,11 +91,8 @@ class Parameters:
                     f"the labels of `{name}` count {tuple(map(len, axes))}, its axes have {read[name].shape[2:]}."
                 )
         # where labels repeat, positions tell entries apart
-        self._set(read, listed, {k: v for k, v in labels.items() if all(len(set(a)) == len(a) for a in v)}, None)
-
-    def _set(self, arrays: Any, shown: Any, coords: Any, rows: Any) -> None:
-        for field, value in zip(("arrays", "shown", "coords", "_rows"), (arrays, shown, coords, rows), strict=True):
-            object.__setattr__(self, field, value)
+        told_apart = {k: v for k, v in labels.items() if all(len(set(a)) == len(a) for a in v)}
+        _fill(self, arrays=read, shown=listed, coords=told_apart)
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self.arrays:
@@ -95,12 +103,10 @@ class Parameters:
         """The same rectangle as of the samples; nothing is copied until it is asked for."""
         if self._rows is not None:
             chains, draws = self._rows[0].ravel()[chains], self._rows[1].ravel()[draws]
-        part = object.__new__(Parameters)
-        part._set(self.arrays, self.shown, self.coords, np.ix_(chains, draws))
-        return part
+        return _fill(object.__new__(Parameters), **vars(self) | {"_rows": np.ix_(chains, draws)})
 
 
-def _numbers(name: str, value: Any) -> np.ndarray:
+def _numbers(name: str, value: object) -> np.ndarray:
     """Real numbers, floats in float64. They need not be finite: f may have no use for them."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
@@ -154,15 +160,15 @@ class Samples:
 
     def __init__(
         self,
-        draws: Any,
-        scores: Any,
+        draws: object,
+        scores: object,
         names: Sequence[str] | None = None,
         constrain: Constrain | None = None,
         parameters: Mapping[str, Any] | Parameters | None = None,
-        log_density: Any = None,
-        fitting: Any = None,
-        log_weights: Any = None,
-        gradients: Any = None,
+        log_density: object = None,
+        fitting: object = None,
+        log_weights: object = None,
+        gradients: int | None = None,
     ):
         draws, scores = finite_array("draws", draws), finite_array("scores", scores)
         if draws.shape != scores.shape:
@@ -203,14 +209,21 @@ class Samples:
         model = None if log_density is None else LogDensity.of(log_density, draws[0, 0])
         more = None if fitting is None else _fitting(fitting, dim)
         spent = None if gradients is None else whole_number("gradients", gradients, 0)
-        weights = None if log_weights is None else checked_log_weights(log_weights, draws.shape[:2])
+        weights = None if log_weights is None else _log_weights(log_weights, draws.shape[:2])
         if weights is not None and more is not None:
             raise InputError("`fitting` is not for draws with `log_weights`: it has none. Leave one of them out.")
-        self._set(draws, scores, names, constrain, parameters, model, more, weights, spent)
-
-    def _set(self, *values: Any) -> None:
-        for name, value in zip(self.__dataclass_fields__, values, strict=True):
-            object.__setattr__(self, name, value)
+        _fill(
+            self,
+            draws=draws,
+            scores=scores,
+            names=names,
+            constrain=constrain,
+            parameters=parameters,
+            log_density=model,
+            fitting=more,
+            log_weights=weights,
+            gradients=spent,
+        )
 
     @property
     def chains(self) -> int:
@@ -226,7 +239,7 @@ class Samples:
         return self.draws.shape[0] * self.draws.shape[1]
 
     @staticmethod
-    def open(path: Any) -> "Streamed":
+    def open(path: "Openable") -> "Streamed":
         """Draws and scores that stay in their file, for `steincv.estimate`: more than memory holds.
 
         `path` is a Zarr folder or a NetCDF file with `unconstrained_draw` and `gradient` (nutpie's names, in the group
@@ -242,9 +255,7 @@ class Samples:
         cls, draws: np.ndarray, scores: np.ndarray, names: tuple[str, ...], log_weights: np.ndarray | None = None
     ) -> "Samples":
         """Of arrays `(chain, draw, dim)` that come from checked samples: they are not checked again, nor copied."""
-        samples = object.__new__(cls)
-        samples._set(draws, scores, names, None, None, None, None, log_weights, None)
-        return samples
+        return _fill(object.__new__(cls), draws=draws, scores=scores, names=names, log_weights=log_weights)
 
     @classmethod
     def at(cls, points: np.ndarray, like: "Samples") -> "Samples":
@@ -252,9 +263,7 @@ class Samples:
 
         They have no scores, and f need not be finite there.
         """
-        samples = object.__new__(cls)
-        samples._set(points, points, like.names, like.constrain, None, None, None, None, None)
-        return samples
+        return _fill(object.__new__(cls), draws=points, scores=points, names=like.names, constrain=like.constrain)
 
     @property
     def anywhere(self) -> bool:
@@ -263,13 +272,14 @@ class Samples:
 
     def select(self, chains: np.ndarray, draws: np.ndarray) -> "Samples":
         """The rectangle of those chains and draw indices. Already validated, so not checked again."""
-        part = object.__new__(Samples)
         take = np.ix_(chains, draws)
-        parameters = None if self.parameters is None else self.parameters.select(chains, draws)
-        weights = None if self.log_weights is None else self.log_weights[take]
-        known = (self.names, self.constrain, parameters, self.log_density, self.fitting, weights, self.gradients)
-        part._set(self.draws[take], self.scores[take], *known)
-        return part
+        part = {
+            "draws": self.draws[take],
+            "scores": self.scores[take],
+            "parameters": None if self.parameters is None else self.parameters.select(chains, draws),
+            "log_weights": None if self.log_weights is None else self.log_weights[take],
+        }
+        return _fill(object.__new__(Samples), **vars(self) | part)
 
     def __repr__(self) -> str:
         chains, draws, dim = self.draws.shape
@@ -277,7 +287,7 @@ class Samples:
         return f"Samples({chains} chains x {draws} draws x {dim} dimensions: {shown})"
 
 
-def _fitting(given: Any, dim: int) -> tuple[np.ndarray, np.ndarray]:
+def _fitting(given: object, dim: int) -> tuple[np.ndarray, np.ndarray]:
     """Check draws and scores that are only fitted on, and return them as `(n, dim)`."""
     if not (isinstance(given, tuple | list) and len(given) == 2):
         raise InputError("`fitting` must be a pair of draws and scores.")
@@ -288,6 +298,41 @@ def _fitting(given: Any, dim: int) -> tuple[np.ndarray, np.ndarray]:
             f"or (chain, draw, {dim})."
         )
     return draws.reshape(-1, dim), scores.reshape(-1, dim)
+
+
+def _log_weights(given: object, shape: tuple[int, int]) -> Float[np.ndarray, "chain draw"] | None:
+    """Return log weights `(chain, draw)`, or None where all are the same; minus infinity is a weight of zero."""
+    try:
+        array = np.array(given)
+    except ValueError as error:
+        raise InputError(f"`log_weights` cannot be read as real numbers: {error}") from error
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"`log_weights` cannot be read as real numbers: they have dtype {array.dtype}.")
+    array = array.astype(np.float64)
+    if shape[0] == 1 and array.shape == shape[1:]:
+        array = array[None]
+    if array.shape != shape:
+        raise InputError(f"`log_weights` has shape {array.shape}, expected {shape}: one number for every draw.")
+    bad = np.isnan(array) | np.isposinf(array)
+    if bad.any():
+        first = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise InputError(
+            f"`log_weights` holds {int(bad.sum())} entries that are NaN or infinite of {array.size}; the first is "
+            f"{array[first]} at index {first}. A draw without weight has minus infinity."
+        )
+    if np.isneginf(array).all():
+        raise InputError(f"`log_weights` is minus infinity at all {array.size} draws: no draw has any weight.")
+    if (array == array.flat[0]).all():
+        return None
+    weight = np.exp(array - array.max())
+    if (left := float(weight.sum() ** 2 / (weight**2).sum())) < FEWEST:
+        chain, draw = (int(i) for i in np.unravel_index(np.argmax(array), shape))
+        raise InputError(
+            f"`log_weights` give draw {draw} of chain {chain} {weight.max() / weight.sum():.2%} of all the weight: "
+            f"{array.size} draws count as {left:.1f}, too few for an error bar. Use a proposal closer to the density, "
+            f"or temperatures between the two."
+        )
+    return array
 
 
 # Series moved and scaled into [-1, 1], so that no square of them over- or underflows -----------------

@@ -38,9 +38,6 @@ class Tile(NamedTuple):
     others: tuple[np.ndarray, ...]
 
 
-Labels = tuple[tuple[str, ...], ...]
-
-
 class Source(abc.ABC):
     """Draws and scores `(chain, draw, dim)` in float64, all finite, with names for the coordinates.
 
@@ -57,10 +54,6 @@ class Source(abc.ABC):
     def columns(self) -> Mapping[str, tuple[int, ...]]:
         """Names of the quantities that are there at every draw, and the shape of each at one draw."""
 
-    @abc.abstractmethod
-    def labels(self, column: str) -> Labels | None:
-        """Return the labels along each axis of a column after chain and draw, if it has any."""
-
     @property
     @abc.abstractmethod
     def step(self) -> int:
@@ -70,24 +63,10 @@ class Source(abc.ABC):
     def _read(self, columns: Sequence[str], starts: Sequence[int]) -> Iterator[Tile]:
         """Yield the tiles of `step` draws that begin at `starts`."""
 
-    @abc.abstractmethod
-    def samples(self, columns: Sequence[str] | None = None) -> Samples:
-        """Return all draws in memory, with those columns as parameters; None: those that memory has already."""
-
-    def tiles(
-        self, columns: Sequence[str] = (), size: int | None = None, starts: Sequence[int] | None = None
-    ) -> Iterator[Tile]:
-        """Yield all draws, or those of the tiles that begin at `starts`, at most `size` per chain at a time."""
+    def tiles(self, columns: Sequence[str] = ()) -> Iterator[Tile]:
+        """Yield all draws."""
         self.require(columns)
-        for tile in self._read(columns, range(0, self.shape[1], self.step) if starts is None else starts):
-            length = tile.draws.shape[1]
-            if size is None or size >= length:
-                yield tile
-                continue
-            for first in range(0, length, size):
-                cut = slice(first, first + size)
-                others = tuple(other[:, cut] for other in tile.others)
-                yield Tile(tile.start + first, tile.draws[:, cut], tile.scores[:, cut], others)
+        return self._read(columns, range(0, self.shape[1], self.step))
 
     def rows(self, index: Int[np.ndarray, " m"], columns: Sequence[str] = ()) -> Tile:
         """Gather the draws of these numbers, increasing, from every chain in one pass over the tiles that have any."""
@@ -154,9 +133,6 @@ class MemorySource(Source):
         known = {} if self.parameters is None else self.parameters.arrays
         return {name: array.shape[2:] for name, array in known.items()}
 
-    def labels(self, column: str) -> Labels | None:
-        return None if self.parameters is None else self.parameters.coords.get(column)
-
     @property
     def step(self) -> int:
         chains, draws, dim = self.shape
@@ -168,13 +144,6 @@ class MemorySource(Source):
             cut = slice(start, start + self.step)
             parts = tuple(np.asarray(other[:, cut], np.float64) for other in others)
             yield Tile(start, self.draws[:, cut], self.scores[:, cut], parts)
-
-    def samples(self, columns: Sequence[str] | None = None) -> Samples:
-        parameters = self.parameters
-        if columns is not None and parameters is not None:
-            arrays = {name: parameters[name] for name in columns}
-            parameters = Parameters(arrays, coords={k: v for k, v in parameters.coords.items() if k in arrays})
-        return Samples(self.draws, self.scores, self.names, parameters=parameters)
 
     def close(self) -> None:
         pass
@@ -192,20 +161,15 @@ class FileSource(Source):
     draws: Variable
     scores: Variable
     variables: Mapping[str, Variable]
-    labelled: Callable[[str], Labels | None] = lambda _: None
     closing: ExitStack = field(default_factory=ExitStack)
 
     @property
     def shape(self) -> tuple[int, int, int]:  # type: ignore[override]
-        sizes = dict(zip(self.draws.dims, self.draws.shape, strict=True))
-        return sizes.get("chain", 1), sizes["draw"], len(self.names)
+        return self.draws.sizes.get("chain", 1), self.draws.sizes["draw"], len(self.names)
 
     @property
     def columns(self) -> Mapping[str, tuple[int, ...]]:
         return {name: _inner(variable) for name, variable in self.variables.items()}
-
-    def labels(self, column: str) -> Labels | None:
-        return self.labelled(column)
 
     @property
     def step(self) -> int:
@@ -238,22 +202,14 @@ class FileSource(Source):
 
         return _ahead(read, starts)
 
-    def samples(self, columns: Sequence[str] | None = None) -> Samples:
-        chains, draws, dim = self.shape
-        width = 2 * dim + sum(int(np.prod(self.columns[name])) for name in columns or ())
-        reserve(f"{self.where}: its {chains * draws} draws", 24.0 * chains * draws * width, "Thin the draws.")
-        whole = self.every(1, columns or ())
-        parameters = dict(zip(columns, whole.others, strict=True)) if columns else None
-        return Samples(whole.draws, whole.scores, self.names, parameters=parameters)
-
     def require(self, columns: Sequence[str]) -> None:
         super().require(columns)
         chains, draws, _ = self.shape
         for name in columns:
-            sizes = dict(zip(self.variables[name].dims, self.variables[name].shape, strict=True))
-            if (sizes.get("chain", 1), sizes["draw"]) != (chains, draws):
+            variable = self.variables[name]
+            if (variable.sizes.get("chain", 1), variable.sizes["draw"]) != (chains, draws):
                 raise InputError(
-                    f"{self.where}: `{name}` has shape {self.variables[name].shape}, expected one value at every draw."
+                    f"{self.where}: `{name}` has shape {variable.shape}, expected one value at every draw."
                 )
 
     def close(self) -> None:
@@ -261,8 +217,7 @@ class FileSource(Source):
 
 
 def _inner(variable: Variable) -> tuple[int, ...]:
-    sizes = dict(zip(variable.dims, variable.shape, strict=True))
-    return tuple(sizes[dim] for dim in rest(variable))
+    return tuple(variable.sizes[dim] for dim in rest(variable))
 
 
 def _tile(variable: Variable, draws: slice) -> np.ndarray:

@@ -1,15 +1,15 @@
 """Draws that stay in their file: how one is opened as a source of tiles, and what the user holds of it."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from ..runtime.validation import InputError, StrPath, reading
-from .files import DRAWS, NETCDF, SCORES, Groups, Kept, along, coordinate_names, open_groups, refuse_no_numbers
-from .source import FileSource, Labels, Source
+from .files import DRAWS, NETCDF, SCORES, Groups, Kept, coordinate_names, open_groups, refuse_no_numbers
+from .source import FileSource, Source
 from .variables import Group, Labelled, Variable, in_group, named, refuse_claims, rest
 
 if TYPE_CHECKING:
@@ -67,22 +67,16 @@ def _source(where: str, kept: Kept, groups: list[Group], closing: ExitStack) -> 
     if not any((*kept.draws.dims, *kept.scores.dims)):
         bare = {name: _bare(variable, len(kept.draws.shape) == 2) for name, variable in kept.group.items()}
         kept, groups = Kept(bare[kept.draws.name], bare[kept.scores.name], bare), [bare]
-    homes: dict[str, Group] = {}
+    columns: Group = {}
     for found in groups:
         for name, variable in found.items():
             if variable.numeric and "draw" in variable.dims and variable.dims != (name,):
-                homes.setdefault(name, found)
+                columns.setdefault(name, variable)
     for variable in kept[:2]:
         refuse_no_numbers(where, variable)
         refuse_claims(where, variable)
     names = tuple(coordinate_names(where, kept))
-    columns: Mapping[str, Variable] = {name: home[name] for name, home in homes.items()}
-
-    def labelled(name: str) -> Labels:
-        with reading(where):
-            return tuple(tuple(map(str, along(where, homes[name], columns[name], dim))) for dim in rest(columns[name]))
-
-    return _checked(FileSource(where, names, kept.draws, kept.scores, columns, labelled, closing))
+    return _checked(FileSource(where, names, kept.draws, kept.scores, columns, closing))
 
 
 def _bare(variable: Variable, one_chain: bool) -> Variable:
@@ -94,7 +88,7 @@ def _bare(variable: Variable, one_chain: bool) -> Variable:
 
 def _checked(source: FileSource) -> FileSource:
     shape, scores = (
-        tuple(dict(zip(v.dims, v.shape, strict=True)).get(dim, 1) for dim in ("chain", "draw", *rest(source.draws)))
+        tuple(v.sizes.get(dim, 1) for dim in ("chain", "draw", *rest(source.draws)))
         for v in (source.draws, source.scores)
     )
     if shape != scores or len(shape) != 3 or not all(shape):

@@ -87,7 +87,7 @@ def _pick(at: str | int, parameters: Any) -> Any:
     return parameters[at]
 
 
-def _as_names(f: Any) -> Sequence[str]:
+def _as_names(f: object) -> Sequence[str]:
     names = [f] if isinstance(f, str) else f
     return names if isinstance(names, list | tuple) and all(isinstance(name, str) for name in names) else ()
 

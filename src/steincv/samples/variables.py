@@ -77,6 +77,11 @@ class Variable:
     packing: Packing | None = None
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """Entries along each axis, by its name."""
+        return dict(zip(self.dims, self.shape, strict=True))
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all values in memory, as far as the file's word is good."""
         size = 8 if self.packing else self.dtype.itemsize

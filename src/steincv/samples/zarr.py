@@ -97,7 +97,7 @@ def _variable(folder: Folder, place: str, name: str) -> Variable:
 def _second(path: Path, place: str, node: Mapping[str, Any]) -> Layout:
     """Read the metadata of an array of format 2."""
     separator = node.get("dimension_separator") or "."
-    dtype = _numpy_type(path, place, node.get("dtype"))
+    dtype = _numpy_type(node.get("dtype"))
     # filters give bytes back, so that numbers are made of these last of all
     codecs = [Codec("bytes", {"dtype": dtype.str, "order": node.get("order", "C")})] if dtype.kind != "O" else []
     codecs += [Codec("numcodecs", dict(settings)) for settings in node.get("filters") or []]
@@ -149,7 +149,7 @@ def _codecs(listed: Sequence[Any], dtype: np.dtype) -> tuple[Codec, ...]:
     return (*(c for c in found[:last] if c not in filters), *found[last : last + 1], *filters, *found[last + 1 :])
 
 
-def _lengths(path: Path, name: str, given: Any) -> tuple[int, ...]:
+def _lengths(path: Path, name: str, given: object) -> tuple[int, ...]:
     if not isinstance(given, list) or len(given) > 32 or not all(type(n) is int and 0 <= n < 1 << 62 for n in given):
         raise InputError(f"{path}: `{name}` has a shape or chunks that are no lengths: damaged.")
     return tuple(given)
@@ -165,13 +165,13 @@ def _names(path: Path, place: str, first: str, separator: str) -> Callable[[tupl
     return file
 
 
-def _numpy_type(path: Path, name: str, given: Any) -> np.dtype:
+def _numpy_type(given: object) -> np.dtype:
     if not isinstance(given, str) or not NUMPY_TYPE.fullmatch(given):
         return np.dtype("V1")  # neither numbers nor text: it is there, and not read
     return np.dtype(given)
 
 
-def _zarr_type(path: Path, name: str, given: Any) -> np.dtype:
+def _zarr_type(path: Path, name: str, given: object) -> np.dtype:
     if isinstance(given, dict) and given.get("name") in ("fixed_length_utf32", "null_terminated_bytes"):
         (length,) = _lengths(path, name, [given["configuration"]["length_bytes"]])
         return np.dtype(f"<U{length // 4}" if given["name"] == "fixed_length_utf32" else f"S{length}")
@@ -187,7 +187,7 @@ def _number(given: Any) -> float:
     return float(given)
 
 
-def _fill(dtype: np.dtype, given: Any) -> object:
+def _fill(dtype: np.dtype, given: object) -> object:
     if dtype.kind in "OUS":
         return ""
     if isinstance(given, str) and given.startswith("0x"):

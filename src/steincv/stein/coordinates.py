@@ -150,7 +150,8 @@ class Standardise(Coordinates):
         follow from them.
         """
         x, scores = samples.draws[0], samples.scores[0]
-        left, right = np.ones((2, len(x), 1 + len(self.mean)))
+        left, right = np.empty((2, len(x), 1 + len(self.mean)))
+        left[:, 0] = right[:, 0] = 1.0
         with np.errstate(over="ignore", invalid="ignore"):
             np.divide(x - self.mean, self.scale, out=left[:, 1:])
             np.multiply(scores, self.scale, out=right[:, 1:])

@@ -276,12 +276,12 @@ def _tangents(rise: Rise, scale: np.ndarray, free: Sequence[int], slope: np.ndar
 
 def fit_steps(rise: Rise, x: Float[np.ndarray, "n dim"], parts: Sequence[np.ndarray]) -> list[Step]:
     """Fit the field on several parts of the points; the first decides what it depends on, for all of them."""
-    first = fit_step(rise.part(parts[0]), x[parts[0]])
-    return [first, *(_again(first, rise.part(rows), x[rows]) for rows in parts[1:])]
-
-
-def _again(like: Step, rise: Rise, x: np.ndarray) -> Step:
-    return _fit(rise, x, x.mean(axis=0), x.std(axis=0), type(like.transform).of(rise.h), like.held)[0]
+    found = [fit_step(rise.part(parts[0]), x[parts[0]])]
+    kind, held = type(found[0].transform), found[0].held
+    for rows in parts[1:]:
+        some, points = rise.part(rows), x[rows]
+        found.append(_fit(some, points, points.mean(axis=0), points.std(axis=0), kind.of(some.h), held)[0])
+    return found
 
 
 def fit_step(rise: Rise, x: Float[np.ndarray, "n dim"]) -> Step:

@@ -1,21 +1,23 @@
 """`summary`: one table in the shape of ArviZ's, with control variates beside it."""
 
-import html
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from .. import adapters
 from ..estimating import estimate
 from ..families.method import Method
 from ..judging.error_bars import array_stats
 from ..report.clean import clean
-from ..report.text import LONGEST_LABEL, plus_minus, times
+from ..report.text import LONGEST_LABEL, aligned, as_html, plus_minus, times
 from ..result import Estimate
 from ..runtime.validation import InputError
-from .recognise import names_in, recognise
+from ..samples.files import DRAWS, SCORES, read_samples
+from ..samples.samples import Samples
+from ..samples.streamed import Streamed
 
 if TYPE_CHECKING:
     import pandas
@@ -25,11 +27,20 @@ MOST_DIGITS = 12
 # The quantiles whose smaller effective size is ArviZ's `ess_tail`.
 TAIL = (0.05, 0.95)
 DIAGNOSTICS = {"mean": ("ess_bulk", "ess_tail", "r_hat"), "median": ("ess_median", "ess_tail", "r_hat")}
+# The module that a type is from, and the adapter of its objects.
+HOMES: dict[str, Callable[..., Samples]] = {
+    "numpyro": adapters.from_numpyro,
+    "blackjax": adapters.from_blackjax,
+    "cmdstanpy": adapters.from_cmdstan,
+    "stan": adapters.from_stan,
+    "emcee": adapters.from_emcee,
+}
+LABELLED = ("InferenceData", "DataTree", "Dataset")
 
 
 def summary(
-    x: Any,
-    *more: Any,
+    x: object,
+    *more: object,
     var_names: str | Sequence[str] | None = None,
     stat_focus: Literal["mean", "median"] = "mean",
     ci_prob: float = 0.9,
@@ -177,21 +188,11 @@ class Summary:
 
     def __repr__(self) -> str:
         rows = self.rows()
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(f"{c:<{w}}" if i < 2 else f"{c:>{w}}" for i, (c, w) in enumerate(zip(row, widths, strict=True)))
-            for row in rows
-        ]
-        return "\n".join([*(line.rstrip() for line in lines), "", *map(clean, self.notes())]).rstrip()
+        return "\n".join([*aligned(rows, range(2, len(rows[0]))), "", *map(clean, self.notes())]).rstrip()
 
     def _repr_html_(self) -> str:
-        head, *body = (
-            "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row)
-            for tag, row in zip(["th", *["td"] * (len(self.rows()) - 1)], self.rows(), strict=True)
-        )
-        below = "".join(f"<p>{html.escape(clean(note))}</p>" for note in self.notes())
-        lines = "".join(f"<tr>{row}</tr>" for row in body)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>{below}"
+        header, *rows = self.rows()
+        return as_html(header, rows, list(map(clean, self.notes())))
 
     def report(self, path: "str | os.PathLike[str]", *, force: bool = False) -> None:
         """Write the page of the result, which has every quantile."""
@@ -220,3 +221,35 @@ def _kept(labels: Sequence[str], var_names: Sequence[str] | None, order: Sequenc
             raise InputError(f"`var_names` has {name!r}; there are {', '.join(labels)}.")
     found = dict.fromkeys(k for name in (order if var_names is None else var_names) for k in called(name))
     return tuple(found) if var_names is not None else (*found, *(k for k in range(len(labels)) if k not in found))
+
+
+# Whatever a library of a sampler returned, by the name of its type: no library is imported for it ------
+
+
+def recognise(x: object, *more: object) -> Samples | Streamed:
+    """Return the samples of x; `more` goes to its adapter, such as the model of a PyMC trace."""
+    if isinstance(x, Samples | Streamed):
+        return x
+    if isinstance(x, str | os.PathLike):
+        return read_samples(x)
+    kind = type(x)
+    home = kind.__module__.split(".")[0]
+    if home in HOMES:
+        return HOMES[home](x, *more)
+    if kind.__name__ in LABELLED:
+        group = adapters.arviz.groups_of(x)
+        stats = group("sample_stats")
+        known = stats is not None and DRAWS in stats and SCORES in stats
+        return adapters.from_arviz(x) if known and not more else adapters.from_pymc(x, *more)
+    raise InputError(
+        f"there is no adapter for a {kind.__module__}.{kind.__name__}. Give a steincv.Samples, or what NumPyro, PyMC, "
+        f"nutpie, ArviZ, BlackJAX, Stan or emcee returned."
+    )
+
+
+def names_in(x: object) -> tuple[str, ...]:
+    """Return the parameters of labelled data in its own order, which a table of ArviZ has; none of anything else."""
+    if type(x).__name__ not in LABELLED:
+        return ()
+    posterior = adapters.arviz.groups_of(x)("posterior")
+    return () if posterior is None else tuple(map(str, posterior.data_vars))

@@ -1,13 +1,279 @@
-"""Learned coordinates as every family sees them: where there is no map, the affine ones."""
+"""Coordinates learned from draws and scores, in which a posterior is closer to normal than any affine map makes it.
 
+Families see them as any other coordinates; where there is no map, the affine ones.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from ...samples.samples import Samples
-from ..coordinates import LARGEST, Coordinates, Standardise
-from .learned import Learned
+from ..coordinates import LARGEST, LIMITS as COORDINATES, Coordinates, Standardise
+from .fitting import LIMITS, Fitting, Shape, bounded, is_dense, robust_metric
+from .layers import Affine, Bend, Couple, Layer, Pair
+from .screen import find_parents
+
+
+class Scale(NamedTuple):
+    """Coordinate `parent` scales coordinate `child` by exp(`exponent` times the parent's value)."""
+
+    parent: int
+    child: int
+    exponent: float
+
+
+class Group(NamedTuple):
+    """Parameter `parent` scales the `children` by exp(`exponents` times the parent's value).
+
+    `strength` is the sum of squared changes of the children's log scales per standard deviation of the parent: about 0
+    is a normal distribution, over 1 a funnel. `share` is its part of the divergence that the whole map removes.
+    """
+
+    parent: str
+    children: tuple[str, ...]
+    exponents: tuple[float, ...]
+    strength: float
+    share: float
+
+
+class Fisher(NamedTuple):
+    """Fisher divergence per coordinate on draws that a map has not seen: of the best affine map, and of the learned."""
+
+    affine: float
+    learned: float
+
+
+class Requirements(NamedTuple):
+    """When a map is worth having."""
+
+    draws: int = 100
+    per_dimension: float = 1.0  # draws; with fewer, whatever is found is noise
+    fall: float = 0.95  # held-out divergence, learned over affine, at most
+    sure: float = 2.0  # standard errors of the fall
+    least: float = 1e-12  # affine divergence per coordinate; below it the draws are normal to round-off
+    batches: int = 10
+    fitted: int = 2000  # draws that a fit looks at, evenly spaced
+    held: float = 1 / 3  # of the draws of a single chain
+
+
+REQUIREMENTS = Requirements()
+# Couplings in a map at most: the second finds parents among the children of the first, and those that it missed.
+COUPLINGS = 2
+# Best first, as a rule: bends and couplings fitted together; couplings alone; bends alone.
+KINDS = ("bent and coupled", "coupled", "bent")
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    r"""A smooth bijection $x \mapsto z$ of layers, fitted by minimising the Fisher divergence $E|s_z + z|^2$.
+
+    `learned(x, s)` gives draws and scores in z, of mean 0 and deviation 1 (covariance 1 where the draws are enough);
+    the density there is $\log p_z(z) = \log p_x(x) + $ `log_jacobian(z)` at $x$ = `inverse(z)`.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> h, w = rng.normal(size=(2, 1000))
+    >>> x = np.stack([h, np.exp(0.5 * h) * w], axis=1)            # w has the scale exp(h / 2)
+    >>> s = np.stack([-h + 0.5 * (w**2 - 1), -np.exp(-0.5 * h) * w], axis=1)
+    >>> learned = Learned.of(x, s, chains=4)
+    >>> z, sz = learned(x, s)
+    >>> bool(np.abs(z + sz).max() < 0.2)                         # standard normal, nearly
+    True
+    """
+
+    layers: tuple[Layer, ...]
+    kind: str
+    fisher: Fisher
+
+    @classmethod
+    def of(cls, x: np.ndarray, s: np.ndarray, *, chains: int = 1, kinds: Sequence[str] = KINDS) -> "Learned | None":
+        """Return the first kind of map that is clearly better than the best affine one on draws held out, or None.
+
+        **Arguments:**
+
+        - `x`, `s`: draws and scores `(n, dim)` in the parameters of the model, chain after chain.
+        - `chains`: how many equally long chains they are. One of three is held out to judge by.
+        - `kinds`: which kinds of map to try, in this order.
+        """
+        if not _enough(x):
+            return None
+        rows = _spaced(len(x), chains)
+        train, test = _parts(rows, len(x), chains)
+        for kind in kinds:
+            layers = _fit(kind, x[train], s[train])
+            if layers is None:
+                continue
+            fisher, sure = _judge(layers, (x[train], s[train]), (x[test], s[test]))
+            if fisher.affine < REQUIREMENTS.least:
+                return None
+            if sure and fisher.learned < REQUIREMENTS.fall * fisher.affine:
+                made = cls._of_rows(x, s, rows, kind, fisher)
+                if made is not None:
+                    return made
+        return None
+
+    @classmethod
+    def fit(cls, x: np.ndarray, s: np.ndarray, *, chains: int = 1, kind: str = KINDS[0]) -> "Learned | None":
+        """Return a map of that kind without judging it, its `fisher` NaN: where another fold's was judged already.
+
+        None if the draws are too few or there is nothing to fit.
+        """
+        return cls._of_rows(x, s, _spaced(len(x), chains), kind, Fisher(np.nan, np.nan)) if _enough(x) else None
+
+    @classmethod
+    def _of_rows(cls, x: np.ndarray, s: np.ndarray, rows: np.ndarray, kind: str, fisher: Fisher) -> "Learned | None":
+        layers = _fit(kind, x[rows], s[rows])
+        if layers is None:
+            return None
+        last = Affine.of(_through(layers, x, s)[0], len(x) > COORDINATES.draws_per_dimension * x.shape[1])
+        return cls((*layers, last), kind, fisher)
+
+    def __call__(self, x: np.ndarray, s: np.ndarray) -> Pair:
+        """Return draws and scores in the learned coordinates."""
+        return _through(self.layers, x, s)
+
+    def unmixed(self, x: np.ndarray, s: np.ndarray) -> "Learned":
+        """Return the map without its last whitening: its coordinates are scaled by these draws one by one."""
+        before = self.layers[:-1]
+        return replace(self, layers=(*before, Affine.of(_through(before, x, s)[0], False)))
+
+    def inverse(self, z: np.ndarray) -> np.ndarray:
+        """Return the draws that the map takes to z."""
+        for layer in reversed(self.layers):
+            z = layer.inverse(z)
+        return z
+
+    def log_jacobian(self, z: np.ndarray) -> np.ndarray:
+        """Return log |det dx/dz| at z, `(n,)`."""
+        total = np.zeros(len(z))
+        for layer in reversed(self.layers):
+            total += layer.log_jacobian(z)
+            z = layer.inverse(z)
+        return total
+
+    @property
+    def scales(self) -> tuple[Scale, ...]:
+        """Which coordinate of the model scales which others, and how strongly in the middle of its range."""
+        found = []
+        first = self.layers[0]
+        assert isinstance(first, Affine)
+        for couple in (layer for layer in self.layers if isinstance(layer, Couple)):
+            linear = np.arange(1, 1 + len(couple.parents))  # of the terms
+            for b, k in zip(*np.nonzero(couple.log_scale[:, linear]), strict=True):
+                parent = int(couple.parents[couple.terms[linear[k], 1] - 1])
+                exponent = float(couple.log_scale[b, linear[k]] / first.scale[parent])
+                found.append(Scale(parent, int(couple.children[b]), exponent))
+        return tuple(found)
+
+    def geometry(self, names: Sequence[str]) -> tuple[Group, ...]:
+        """Return what scales what, by the parameters' names, the strongest first.
+
+        The divergence that the map removes is shared among parents in proportion to their strengths.
+        """
+        first = self.layers[0]
+        assert isinstance(first, Affine)
+        by_parent: dict[int, dict[int, float]] = {}
+        for scale in self.scales:
+            children = by_parent.setdefault(scale.parent, {})
+            children[scale.child] = children.get(scale.child, 0.0) + scale.exponent
+        strength = {k: float(sum((e * first.scale[k]) ** 2 for e in of.values())) for k, of in by_parent.items()}
+        removed, total = 1 - self.fisher.learned / self.fisher.affine, sum(strength.values())
+        return tuple(
+            Group(
+                names[parent],
+                tuple(names[child] for child in children),
+                tuple(children.values()),
+                strength[parent],
+                removed * strength[parent] / total if total > 0 else 0.0,
+            )
+            for parent, children in sorted(by_parent.items(), key=lambda item: -strength[item[0]])
+        )
+
+
+def affine_divergence(x: np.ndarray, s: np.ndarray, chains: int = 1) -> float:
+    """Return the Fisher divergence per coordinate of the best affine map, at the draws it is made of."""
+    rows = _spaced(len(x), chains)
+    z, s = Affine.of(x[rows], False)(x[rows], s[rows])
+    norms = robust_metric(z, s, is_dense(*z.shape))[0].norms(z, s)
+    return float(bounded(norms, float(np.median(norms))).mean()) / z.shape[1]
+
+
+def _through(layers: Sequence[Layer], x: np.ndarray, s: np.ndarray) -> Pair:
+    for layer in layers:
+        x, s = layer(x, s)
+    return x, s
+
+
+def _enough(x: np.ndarray) -> bool:
+    n, dim = x.shape
+    return n >= max(REQUIREMENTS.draws, REQUIREMENTS.per_dimension * dim)
+
+
+def _spaced(n: int, chains: int) -> np.ndarray:
+    """Return the rows that fits look at: all, or every so many of each chain."""
+    every = -(-n // REQUIREMENTS.fitted)
+    length = n // chains
+    return np.flatnonzero(np.arange(n) % length % every == 0)
+
+
+def _parts(rows: np.ndarray, n: int, chains: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows to fit on and rows to judge by: other chains, or the end of a single one."""
+    length = n // chains
+    held = max(1, chains // 3)
+    cut = (chains - held) * length if chains > 1 else round(n * (1 - REQUIREMENTS.held))
+    return rows[rows < cut], rows[rows >= cut]
+
+
+def _fit(kind: str, x: np.ndarray, s: np.ndarray) -> list[Layer] | None:
+    """Return the layers of that kind, fitted; None if there is nothing to fit."""
+    layers: list[Layer] = [Affine.of(x, False)]
+    x, s = layers[0](x, s)
+    none, curved = np.zeros(0, int), _least_normal(x, s)
+    bends = none if kind == "coupled" else curved
+    for _ in range(COUPLINGS):
+        shape = None if kind == "bent" else find_parents(x, s, bends)
+        if shape is None and not len(bends):
+            break
+        made = _solve(x, s, shape or Shape.of_bends(bends))
+        layers += made
+        x, s = _through(made, x, s)
+        bends = none
+    return layers if len(layers) > 1 else None
+
+
+def _least_normal(x: np.ndarray, s: np.ndarray) -> np.ndarray:
+    """Return the coordinates that are worth bending."""
+    if x.shape[1] <= LIMITS.bends:
+        return np.arange(x.shape[1])
+    found, weights = robust_metric(x, s, is_dense(*x.shape))
+    e, inner = found.residuals(x, s)
+    return np.sort(np.argsort(-(weights @ (e * inner)))[: LIMITS.bends])
+
+
+def _solve(x: np.ndarray, s: np.ndarray, shape: Shape) -> list[Bend | Couple]:
+    fitting = Fitting(x, s, shape)
+    return fitting.layers(fitting.solve())
+
+
+def _judge(layers: Sequence[Layer], train: Pair, test: Pair) -> tuple[Fisher, bool]:
+    """Return the divergence on the test draws before and after, and whether it fell for sure."""
+    n, dim = train[0].shape
+    norms = []
+    for some in (layers[:1], layers):
+        z, s = _through(some, *train)
+        norms.append(robust_metric(z, s, is_dense(n, dim))[0].norms(*_through(some, *test)))
+    typical = float(np.median(norms[0]))
+    before, after = (bounded(norm, typical) for norm in norms)
+    fall = [part.mean() for part in np.array_split(before - after, REQUIREMENTS.batches)]
+    error = np.std(fall, ddof=1) / np.sqrt(len(fall))
+    sure = bool(np.isfinite(after).all() and np.mean(fall) > REQUIREMENTS.sure * error)
+    return Fisher(float(before.mean()) / dim, float(after.mean()) / dim), sure
+
+
+# As every family sees them --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from .fisher import Metric, robust_metric
-from .fitting import Shape, is_dense
+from .fitting import Metric, Shape, is_dense, robust_metric
 from .layers import Pair
 
 

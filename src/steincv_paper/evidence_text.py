@@ -5,9 +5,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from ..report.clean import clean
-from ..report.text import plus_minus, times
-from ..result import Estimate
+from steincv.report.clean import clean
+from steincv.report.text import plus_minus, times
+from steincv.result import Estimate
 
 
 def rung_table(result: Estimate) -> Table:
