@@ -49,17 +49,21 @@ SOURCE = "Mira, Solgi, Imparato 2013, Table 1"
 returns = np.loadtxt(DATA / "dem2gbp.csv", skiprows=1)
 
 
-def posterior(returns, prior_sd=PRIOR_SD):
-    """Return the log density of w given some returns, minus infinity where a parameter is not positive."""
-    squares, first = returns**2, np.var(returns)
+def posterior(returns, prior_sd=PRIOR_SD, first="variance"):
+    """Return the log density of w given some returns, minus infinity where a parameter is not positive.
+
+    `first`: what the first h is, the variance of the returns, their first square or the h of equilibrium.
+    """
+    squares = returns**2
 
     def logdensity(w):
         def forward(h, square):
             return w[0] + w[1] * square + w[2] * h, h
 
-        h = jax.lax.scan(forward, first * jnp.ones(()), squares)[1]
+        begin = {"variance": np.var(returns), "square": squares[0], "equilibrium": w[0] / (1 - w[1] - w[2])}[first]
+        h = jax.lax.scan(forward, begin * jnp.ones(()), squares)[1]
         density = -0.5 * jnp.sum(jnp.log(h) + squares / h) - 0.5 * jnp.sum((w / prior_sd) ** 2)
-        return jnp.where(jnp.all(w > 0), density, -jnp.inf)
+        return jnp.where(jnp.all(w > 0) & (h[0] > 0), density, -jnp.inf)
 
     return logdensity
 
