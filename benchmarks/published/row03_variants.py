@@ -52,6 +52,7 @@ VARIANTS = {
     "and an intercept": (with_one, np.inf, Variant(posterior(with_one))),
     "and proposals of sd .5": (standard, np.inf, Variant(standardised, (0.5,) * 4)),
     "and proposals of sd .2": (standard, np.inf, Variant(standardised, (0.2,) * 4)),
+    "and every 20th of 40,000 draws to fit": (standard, np.inf, Variant(standardised, (0.2,) * 4, thin=20)),
     "g prior": (x, np.inf, Variant(posterior(x, g_prior=True))),
     "normal prior, sd 10": (x, 10.0, Variant(posterior(x, 10.0))),
     "normal prior, sd 3": (x, 3.0, Variant(posterior(x, 3.0))),

@@ -6,7 +6,7 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from common import RESULTS, random_walk, scores_of
+from common import RESULTS, Data, random_walk, scores_of
 from tables import show
 
 REPEATS = 40
@@ -83,6 +83,20 @@ def study(variant: Variant, start: np.ndarray, scale: np.ndarray, estimate: int,
 def rounded(value: float) -> str:
     """Return two digits, without exponents."""
     return f"{float(f'{value:.2g}'):,.{0 if value >= 10 else 1 if value >= 1 else 2}f}"
+
+
+def fitted_raw(degree: int) -> Callable:
+    """Return the authors' method: coefficients from draws of their own, gradients in the parameters as they are."""
+
+    def run(data: Data, seed: int) -> np.ndarray:
+        x, s = (
+            np.concatenate([a[0], b[0]]) for a, b in ((data.first.draws, data.draws), (data.first.scores, data.scores))
+        )
+        c = controls(x - x.mean(0), s, degree)
+        c, cut = c / c.std(0), data.first.draws.shape[1]
+        return (x[cut:] - c[cut:] @ least_squares(c[:cut], x[:cut])).mean(0)
+
+    return run
 
 
 def least_squares(c: np.ndarray, f: np.ndarray) -> np.ndarray:
