@@ -6,6 +6,7 @@ from typing import Literal
 import pytest
 
 import steincv as scv
+from steincv.families.polynomial.single import Single
 from steincv.families.structured.curved import Curved
 from steincv.families.structured.sparse import Sparse
 
@@ -41,6 +42,7 @@ CATALOGUE = (
     Row("polynomial 1", scv.Polynomial(1), exact_degree=1),
     Row("polynomial 2", scv.Polynomial(2), exact_degree=2),
     Row("polynomial 2, rotations", scv.Polynomial(2, rotations=True), exact_degree=2),
+    Row("polynomial in one coordinate", Single(), axes=True),
     Row("polynomial 3", scv.Polynomial(3), cost="dear", exact_degree=3),
     Row("polynomial 2, no penalty", scv.Polynomial(2, penalty=0), exact_degree=2),
     Row("polynomial 2, diffusion", scv.Polynomial(2, objective="diffusion"), exact_degree=2),

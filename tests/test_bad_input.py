@@ -299,7 +299,9 @@ def test_odd_input_has_a_documented_answer(row, name):
         if "guard" not in dict(odd.options):
             assert (each.standard_error <= each.plain.standard_error * (1 + 1e-12)).all()
     for found in result.status:
-        assert set(odd.statuses) <= {status.name for status in found}
+        names = {status.name for status in found}
+        # an exact mean needs no effective draws: the verdict takes the one back where it says the other
+        assert set(odd.statuses) - ({"low ess"} if "exact" in names else set()) <= names
     # with the guard, no answer is further from the plain mean than its interval could explain
     distance = np.abs(result.mean - result.plain.mean) / np.maximum(result.plain.standard_error, 1e-300)
     assert (distance < 8).all() or "constant" in odd.statuses

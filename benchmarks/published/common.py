@@ -252,12 +252,12 @@ def scores_of(logdensity: Callable, draws: np.ndarray) -> np.ndarray:
 
 
 def random_walk(
-    logdensity: Callable, start: np.ndarray, scale: np.ndarray, steps: int, seed: int, width: float = 1.0
+    logdensity: Callable, start: np.ndarray, scale: np.ndarray, steps: int, seed: int, adapt: bool = True
 ) -> np.ndarray:
-    """Return Metropolis chains (chain, step, dim) with normal proposals, `width` times 2.38 / sqrt(dim) wide.
+    """Return Metropolis chains (chain, step, dim) with normal proposals.
 
-    `scale`: a standard deviation per coordinate to begin with. Three short runs put the covariance of all chains in its
-    place; their draws are dropped.
+    `scale`: a standard deviation per coordinate. If `adapt`, three short runs put 2.38 / sqrt(dim) times the covariance
+    of all chains in its place; their draws are dropped.
     """
     dim = start.shape[1]
 
@@ -278,11 +278,11 @@ def random_walk(
         compiled = jax.jit(run, static_argnums=3)
         keys = jax.random.split(jax.random.key(seed), 4)
         state = jnp.asarray(start), jax.vmap(logdensity)(jnp.asarray(start))
-        factor = np.diag(scale)
-        for key in keys[:3]:
-            state, path = compiled(key, state, factor * 2.38 / np.sqrt(dim), 1000)
+        factor, wide = np.diag(scale), 2.38 / np.sqrt(dim)
+        for key in keys[:3] if adapt else ():
+            state, path = compiled(key, state, factor * wide, 1000)
             factor = np.linalg.cholesky(np.cov(np.asarray(path[300:]).reshape(-1, dim).T))
-        path = np.asarray(compiled(keys[3], state, factor * width * 2.38 / np.sqrt(dim), steps)[1])
+        path = np.asarray(compiled(keys[3], state, factor * (wide if adapt else 1.0), steps)[1])
     return path.swapaxes(0, 1)
 
 

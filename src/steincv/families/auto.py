@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..judging.status import RACED
+from ..judging.verdict import gain_limit
 from ..stein.coordinates import Standardise
 from .budget import LIMITS, Stage, plan
 from .method import Control, CrossFit, Kind, Member, Method, Problem, Simpler, Term, Training, WeightedSum
@@ -48,9 +49,11 @@ class Auto(Method):
         slow = bool((slowness >= LIMITS.slow).any())
         planned = plan(training.fewest, training.draws.shape[-1], f.shape[-1], slow, training.base is not None)
         left_out = list(planned.left_out)
+        limit = gain_limit(f.shape[0] * f.shape[1] / slowness)
         for stage in planned.stages:
             asked = _asked(stage, left)
-            if stage.closed:
+            before = np.min(list(left.values()), axis=0)
+            if stage.closed or stage.clearly:
                 found = list(zip(asked, training.fit(asked), strict=True))
             else:
                 found, dropped = race(training, asked, fits)
@@ -59,6 +62,8 @@ class Auto(Method):
                 # members beside this one may have solved some outputs to round-off
                 outputs = np.arange(f.shape[-1])[member.outputs]
                 wanted = np.min(list(left.values()), axis=0)[outputs] > stage.above
+                if stage.clearly:
+                    wanted &= _ratio(training, fit.g, outputs) < (limit * before)[outputs]
                 if not wanted.any():
                     continue
                 g = fit.g
@@ -123,11 +128,12 @@ def _best(stacked: CrossFit, names: Sequence[str], fits: Sequence[CrossFit]) -> 
     return Simpler(g, tuple(names[k] for k in best), kept)
 
 
-def _ratio(training: Training, g: np.ndarray) -> np.ndarray:
-    """Return the out-of-fold variance of f + g over that of f, at the draws that are judged."""
+def _ratio(training: Training, g: np.ndarray, outputs: np.ndarray | slice = slice(None)) -> np.ndarray:
+    """Return the out-of-fold variance of f + g over that of f, at the draws that are judged, for those outputs of f."""
     tests = [fold.test for fold in training.folds]
     whole = sum(test.size for test in tests) == training.f.shape[0] * training.f.shape[1]
     f, g = (training.f, g) if whole else (tests[0].take(training.f), tests[0].take(g))
+    f = f[..., outputs]
     size = np.abs(f).max(axis=(0, 1))
     unit = np.where(size > 0, size, 1.0)  # squares of f itself could overflow
     before, after = (f / unit).var(axis=(0, 1)), ((f + g) / unit).var(axis=(0, 1))

@@ -8,6 +8,7 @@ from .kernel.kernel import Kernel
 from .method import Kind, Method
 from .neural.neural import Neural
 from .polynomial.polynomial import FEATURES_PER_DRAW, Polynomial, feature_count
+from .polynomial.single import Single
 from .problem import Cost
 from .structured.curved import Curved
 from .structured.sparse import Sparse
@@ -16,8 +17,11 @@ from .structured.sparse import Sparse
 class Limits(NamedTuple):
     """Where members begin and end to pay: chosen on some problems of benchmarks/league.py, not swept over all."""
 
-    # The choice of a member on fewer draws than this is a coin flip; the smallest sets get the simplest members only.
+    # The choice of a member on fewer draws than this is close to a coin flip: beside the simplest member others count
+    # there only where they are clearly better (benchmarks/small_n.py).
     few: int = 60
+    # On fewer still nothing is tried beside the simplest: a kernel's own folds would have a draw or two.
+    fewest: int = 8
     some: int = 200
     # More features than these share of the draws cost more than they bring: few pairs of coordinates matter then.
     quadratic_features_per_draw: float = FEATURES_PER_DRAW
@@ -77,6 +81,7 @@ class Stage(NamedTuple):
     closed: bool
     everywhere: bool
     above: float = LIMITS.solved
+    clearly: bool = False
 
 
 class Plan(NamedTuple):
@@ -117,7 +122,11 @@ def plan(n: int, dim: int, outputs: int, slow: bool = False, steps: bool = False
     names = {name for name, _ in left_out}
     kept = tuple(entry for entry in dear if str(entry.method) not in names)
     # in few dimensions a kernel or a network may gain thousands of times more in the coordinates that suit it
-    stages = [Stage(tuple(closed), True, True), Stage(kept, False, dim <= LIMITS.everywhere_dimensions)]
+    stages = [Stage(tuple(closed), True, True)]
+    if LIMITS.fewest <= n < LIMITS.few and dim <= LIMITS.kernel_dimensions:
+        tried = Entry(Single(), "scaled", "unmixed"), Entry(Polynomial(2)), Entry(Kernel())
+        stages.append(Stage(tried, False, False, clearly=True))
+    stages.append(Stage(kept, False, dim <= LIMITS.everywhere_dimensions))
     return Plan(tuple(stage for stage in stages if stage.entries), tuple(left_out))
 
 
