@@ -4,7 +4,9 @@
     PYTHONPATH=../earlier/src python benchmarks/versions.py run before rats dugongs
     python benchmarks/versions.py run now rats dugongs
     python benchmarks/versions.py table before now
+    python benchmarks/versions.py docs 20 eight_schools garch
 
+`docs` puts so many sets of problems of posteriors.py into that cache, under their names, with the draws given there.
 `run` estimates all functionals of the league's posteriors from every set of 4 x 500 draws in the cache, alone, and
 keeps a line per run in the cache; lines that are there are not made again. `table` prints, for every posterior that
 both versions ran on, the true gain of the median functional (variance over chains of plain means over that of
@@ -19,7 +21,9 @@ import sys
 import time
 
 import numpy as np
-from league.draws import folder, kept_sets, read_one
+from league.draws import folder, keep, kept_sets, path_of, read_one
+from posteriors import CHAINS, STUDIES
+from problems import draw, values_at
 from tables import RESULTS, show
 
 import steincv as scv
@@ -35,6 +39,17 @@ def _path(version):
 def _kept(version):
     lines = _path(version).read_text().splitlines() if _path(version).exists() else []
     return {(run["name"], run["set"]): run for run in map(json.loads, lines)}
+
+
+def docs(sets, *names):
+    for name in names:
+        make, draws, *_ = STUDIES[name]
+        problem = make()
+        for k, (x, s) in enumerate(draw(problem, 0, CHAINS, draws, int(sets))):
+            found = values_at(problem, x)
+            values = np.stack([found[label] for label in problem.functionals], axis=-1)
+            labels = list(problem.functionals)
+            keep(path_of(name, k), draws=x, scores=s, values=values, labels=labels, gradients=np.ones(x.shape[:2]))
 
 
 def run(version, *names):
@@ -89,4 +104,4 @@ def table(first, second):
 
 
 if __name__ == "__main__":
-    {"run": run, "table": table}[sys.argv[1]](*sys.argv[2:])
+    {"docs": docs, "run": run, "table": table}[sys.argv[1]](*sys.argv[2:])
