@@ -1,7 +1,8 @@
 r"""Control variates that know the curvature of the density from its scores, for many weakly non-Gaussian dimensions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..method import Control, Method, Problem
 from ..polynomial.polynomial import feature_count, stein_features
 from ..problem import Cost
 from .cubic_density import SIZES, CubicDensity
-from .smoother import Smoother, Split
+from .smoother import Smoother, Split, solve_symmetric
 
 
 class _Grid(NamedTuple):
@@ -192,21 +193,31 @@ class _Model:
 
     def fit(self, ridges: np.ndarray, linear: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the weights of the scores and the coefficients of the features, a column per output."""
-        columns = [self._fit(o, [ridges[o]], linear[o])[0] for o in range(self.y.shape[1])]
+        columns = [self._fits(o)([ridges[o]], linear[o])[0] for o in range(self.y.shape[1])]
         return np.column_stack([w for w, _ in columns]), np.column_stack([c for _, c in columns])
 
-    def _fit(self, o: int, ridges: Sequence[float], linear: float) -> list[tuple[np.ndarray, np.ndarray]]:
-        n = len(self.y)
-        lam = np.array([max(self.penalty[o] * linear, 1e-13)])
-        f = self.fitted[o] - self.fitted[o].mean(axis=0)
-        outside = self.linear.residual(f, np.repeat(lam, f.shape[1]))
-        gram, right = f.T @ outside, outside.T @ self.y[:, o]
-        found = []
-        for ridge in ridges:
-            c = np.linalg.solve(gram + n * ridge * np.eye(len(gram)), right)
-            alpha = self.linear.dual((self.y[:, o] - f @ c)[:, None], lam)
-            found.append((self.s.T @ alpha[:, 0], c))
-        return found
+    def _fits(self, o: int) -> Callable[[Sequence[float], float], list[tuple[np.ndarray, np.ndarray]]]:
+        """Return the fits to an output as a function of penalties; what all of them need is made once."""
+        n, values = len(self.y), self.linear.values
+        f, y = self.fitted[o] - self.fitted[o].mean(axis=0), self.y[:, o]
+        along_f, along_y = self.linear.vectors.T @ f, self.linear.vectors.T @ y
+        square, product = f.T @ f, f.T @ y
+
+        def fits(ridges: Sequence[float], linear: float) -> list[tuple[np.ndarray, np.ndarray]]:
+            lam = n * max(self.penalty[o] * linear, 1e-13)
+            kept = along_f * (values / (values + lam))[:, None]
+            gram, right = square - along_f.T @ kept, product - kept.T @ along_y
+            found = []
+            for ridge in ridges:
+                c = solve_symmetric(gram + n * ridge * np.eye(len(gram)), right)
+                found.append((self._back @ ((along_y - along_f @ c) / (values + lam)), c))
+            return found
+
+        return fits
+
+    @cached_property
+    def _back(self) -> Float[np.ndarray, "dim rank"]:
+        return self.s.T @ self.linear.vectors
 
     def judge(self, z: np.ndarray, s: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return, for each output, the penalties with the least variance at these draws."""
@@ -215,13 +226,14 @@ class _Model:
             return ridges, linear
         features = self.features(z, s)
         for o in range(y.shape[1]):
+            fits = self._fits(o)
             left = {
                 (ridge, part): (y[:, o] - s @ w - features[o] @ c).var()
                 for part in GRID.linear
-                for ridge, (w, c) in zip(GRID.penalties, self._fit(o, GRID.penalties, part), strict=True)
+                for ridge, (w, c) in zip(GRID.penalties, fits(GRID.penalties, part), strict=True)
             }
             ridges[o], linear[o] = min(left, key=lambda choice: left[choice])
-            ((w, _),) = self._fit(o, [GRID.none], 1.0)
+            ((w, _),) = fits([GRID.none], 1.0)
             # so much less variance can be chance where few draws are judged by
             if left[ridges[o], linear[o]] > (1 - 2 / np.sqrt(len(y))) * (y[:, o] - s @ w).var():
                 ridges[o], linear[o] = GRID.none, 1.0

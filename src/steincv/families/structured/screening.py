@@ -46,11 +46,20 @@ class Terms(NamedTuple):
 
     def features(self, z: Float[np.ndarray, "n dim"], s: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n k"]:
         """Return the Stein features, normalised as those of `stein_features`."""
-        i, j = self.pairs.T
-        f = (z[:, i] * s[:, j] + z[:, j] * s[:, i]) / 2
-        same = i == j
-        f[:, same] = (f[:, same] + 1) / np.sqrt(2)
+        f = _products(z, s, self.pairs)
         return np.hstack([f, _cubic(z, s, self.variables)[:, self.triples]]) if len(self.triples) else f
+
+
+def _products(z: np.ndarray, s: np.ndarray, pairs: np.ndarray) -> Float[np.ndarray, "n k"]:
+    """Return the Stein features of pairs; quickest where z and s are in Fortran's order, as the result is."""
+    (i, j), zt, st = pairs.T, z.T, s.T
+    f = zt[i]
+    f *= st[j]
+    f += zt[j] * st[i]
+    f /= 2
+    same = i == j
+    f[same] = (f[same] + 1) / np.sqrt(2)
+    return f.T
 
 
 def _cubic(z: np.ndarray, s: np.ndarray, variables: np.ndarray) -> np.ndarray:
@@ -68,7 +77,20 @@ class Screen:
 
     @classmethod
     def of(cls, z: np.ndarray, s: np.ndarray) -> "Screen":
+        z, s = np.asfortranarray(z), np.asfortranarray(s)
         return cls(z, s, Smoother.of_features(s))
+
+    def pairs(self, pairs: Int[np.ndarray, "k two"]) -> Float[np.ndarray, "n k"]:
+        """Return the features of pairs at the draws."""
+        return _products(self.z, self.s, pairs)
+
+    def weights(self, along: Float[np.ndarray, " rank"], lam: float) -> Float[np.ndarray, " dim"]:
+        """Return the linear fit, with penalty `lam`, to what has these coordinates along the spectrum."""
+        return self._back @ (along / (self.linear.values + self.linear.draws * lam))
+
+    @cached_property
+    def _back(self) -> Float[np.ndarray, "dim rank"]:
+        return self.s.T @ self.linear.vectors
 
     def strongest(
         self, residual: np.ndarray, most: int, found: Terms, variables: Int[np.ndarray, " v"] | None
@@ -100,13 +122,14 @@ class Screen:
         i, j = np.unravel_index(top[flat[top] >= 0], strength.shape)
         return np.sort(np.column_stack([first[i], j]), axis=1)
 
-    def cubic(self, residual: np.ndarray, variables: np.ndarray, most: int) -> Int[np.ndarray, " t"]:
-        """Return those columns of degree 3 that correlate most with the residual, in ascending order."""
+    def cubic(self, residual: np.ndarray, variables: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return those columns of degree 3 that correlate most with the residual, in ascending order, and the features."""
         features = _cubic(self.z, self.s, variables)
         columns = np.flatnonzero(degrees(len(variables), 3) == 3)
         size = np.sqrt(np.einsum("nk,nk->k", features[:, columns], features[:, columns]))
         strength = np.abs(residual @ features[:, columns]) / np.maximum(size, np.finfo(size.dtype).tiny)
-        return np.sort(columns[np.argsort(-strength, kind="stable")[:most]])
+        chosen = np.sort(columns[np.argsort(-strength, kind="stable")[:most]])
+        return chosen, features[:, chosen]
 
     def relevant(self, y: np.ndarray, most: int) -> Int[np.ndarray, " v"]:
         """Return the coordinates whose scores or values correlate most with y."""

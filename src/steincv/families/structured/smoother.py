@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.linalg.lapack import dposv
 
 from ...runtime.threads import blas_threads
 
@@ -102,6 +103,34 @@ class Smoother:
             better = error < best * (1 - 1e-12)
             best[better], penalty[better] = error[better], candidate
         return penalty, best
+
+
+class Side(NamedTuple):
+    """Columns of mean zero, their coordinates `along` the vectors of a smoother, and what is `left` by H."""
+
+    values: Float[np.ndarray, "n k"]
+    along: Float[np.ndarray, "rank k"]
+    left: Float[np.ndarray, "n k"]
+
+    @classmethod
+    def of(cls, linear: Smoother, values: Float[np.ndarray, "n k"], lam: float) -> "Side":
+        return cls(values, linear.vectors.T @ values, values).at(linear, lam)
+
+    def at(self, linear: Smoother, lam: float) -> "Side":
+        """Return the same with another penalty."""
+        shrink = linear.values / (linear.values + linear.draws * lam)
+        return self._replace(left=self.values - linear.vectors @ (shrink[:, None] * self.along))
+
+    def beside(self, other: "Side") -> "Side":
+        return Side(*(np.hstack(pair) for pair in zip(self, other, strict=True)))
+
+
+def solve_symmetric(matrix: Float[np.ndarray, "k k"], right: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+    """Solve by Cholesky, at half the work, or by LU where rounding has left no factor."""
+    if not len(right):
+        return right
+    _, found, failed = dposv(matrix, right, lower=1)
+    return np.linalg.solve(matrix, right) if failed else np.asarray(found)
 
 
 class Split(NamedTuple):

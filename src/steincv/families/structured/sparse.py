@@ -17,7 +17,7 @@ from ...runtime.validation import reserve, whole_number
 from ..method import Control, Method, Problem
 from ..problem import Cost
 from .screening import SINGLE, Screen, Terms
-from .smoother import Split
+from .smoother import Side, Split, solve_symmetric
 
 
 class _Grid(NamedTuple):
@@ -93,6 +93,7 @@ class Sparse(Method):
         reserve(f"Sparse() of {n} draws in {dim} dimensions", self.cost(n, dim, outputs).bytes, "Use fewer draws.")
         split = Split.of(n, problem.chains)
         trained, whole = Screen.of(z[split.fit], s[split.fit]), Screen.of(z, s)
+        judged = tuple(np.asfortranarray(x[split.judge]) for x in (z, s))
         first, _ = trained.linear.choose(y[split.fit])
         trials = [self._search(trained, y[split.fit, out], float(first[out])) for out in range(outputs)]
         # what the terms leave may be far more linear than y was, and then asks for a smaller penalty
@@ -100,7 +101,7 @@ class Sparse(Method):
         fits, infos = [], []
         for out, trial in enumerate(trials):
             lam = float(penalty[out])
-            part, ridge = _judge(trial.at(lam), z[split.judge], s[split.judge], y[split.judge, out])
+            part, ridge = _judge(trial.at(lam), *judged, y[split.judge, out])
             lam = lam if part else float(first[out])
             found = self._search(whole, y[:, out], lam) if part else Design.of(whole, y[:, out], lam)
             fit = found.fit(part, ridge)
@@ -108,6 +109,7 @@ class Sparse(Method):
             infos.append({"pairs": len(fit.terms.pairs), "triples": len(fit.terms.triples), "penalty": ridge})
 
         def evaluate(z: np.ndarray, s: np.ndarray) -> np.ndarray:
+            z, s = np.asfortranarray(z), np.asfortranarray(s)
             return -np.column_stack([fit.values(z, s) for fit in fits])
 
         return Control(evaluate, {"draws": n, "linear_penalty": penalty.tolist(), "outputs": infos})
@@ -124,74 +126,75 @@ class Sparse(Method):
                 strong = design.terms.most_used(LIMITS.strong, dim)
         if self.variables:
             few = design.terms.most_used(self.variables, dim)
-            design = design.with_triples(few, screen.cubic(design.residual(), few, share))
+            design = design.with_triples(few, *screen.cubic(design.residual(), few, share))
         return design
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Term features about their mean, `f`, what the linear fit with penalty `lam` leaves of them, and y."""
+    """Term features about their mean, `f`, what the linear fit with penalty `lam` leaves of them, and y.
+
+    Beside both is what all penalties share: their parts `along` the spectrum of the scores.
+    """
 
     screen: Screen
-    y: Float[np.ndarray, " n"]
+    y: Side
     lam: float
     terms: Terms
-    f: Float[np.ndarray, "n k"]
-    outside: Float[np.ndarray, "n k"]
+    f: Side
+    gram: Float[np.ndarray, "k k"]
 
     @classmethod
     def of(cls, screen: Screen, y: np.ndarray, lam: float) -> "Design":
         none = np.empty((len(y), 0))
-        return cls(screen, y - y.mean(), lam, Terms.none(), none, none)
+        sides = (Side.of(screen.linear, x, lam) for x in ((y - y.mean())[:, None], none))
+        return cls(screen, next(sides), lam, Terms.none(), next(sides), np.empty((0, 0)))
 
     def with_pairs(self, pairs: np.ndarray) -> "Design":
-        return self._plus(self.terms.plus(pairs), Terms.none().plus(pairs))
+        return self._plus(self.terms.plus(pairs), self.screen.pairs(pairs))
 
-    def with_triples(self, variables: np.ndarray, triples: np.ndarray) -> "Design":
-        return self._plus(
-            *(terms._replace(variables=variables, triples=triples) for terms in (self.terms, Terms.none()))
-        )
+    def with_triples(self, variables: np.ndarray, triples: np.ndarray, features: np.ndarray) -> "Design":
+        return self._plus(self.terms._replace(variables=variables, triples=triples), features)
 
-    def _plus(self, terms: Terms, new: Terms) -> "Design":
-        f = new.features(self.screen.z, self.screen.s)
+    def _plus(self, terms: Terms, f: np.ndarray) -> "Design":
+        """Return the design with more features, which are used up: all products but theirs are there already."""
         f -= f.mean(axis=0)
-        outside = self.screen.linear.residual(f, np.full(f.shape[1], self.lam))
-        both = np.hstack([self.f, f]), np.hstack([self.outside, outside])
-        return Design(self.screen, self.y, self.lam, terms, *both)
+        new = Side.of(self.screen.linear, f, self.lam)
+        cross = self.f.values.T @ new.left
+        gram = np.block([[self.gram, cross], [cross.T, f.T @ new.left]])
+        return Design(self.screen, self.y, self.lam, terms, self.f.beside(new), gram)
 
     def at(self, lam: float) -> "Design":
         """Return the fit with another penalty of the linear features."""
-        outside = self.screen.linear.residual(self.f, np.full(self.f.shape[1], lam))
-        return Design(self.screen, self.y, lam, self.terms, self.f, outside)
+        if lam == self.lam:
+            return self
+        y, f = (side.at(self.screen.linear, lam) for side in (self.y, self.f))
+        return Design(self.screen, y, lam, self.terms, f, f.values.T @ f.left)
 
     def without_terms(self) -> Float[np.ndarray, " n"]:
         """Return y less the terms of a fit with a moderate penalty."""
-        return self.y - self.f @ self._coefficients(slice(None), GRID.search)
+        return self.y.values[:, 0] - self.f.values @ self._coefficients(slice(None), GRID.search)
 
     def residual(self) -> Float[np.ndarray, " n"]:
         """Return what such a fit leaves."""
-        return self.screen.linear.residual(self.without_terms()[:, None], np.array([self.lam]))[:, 0]
+        return self.y.left[:, 0] - self.f.left @ self._coefficients(slice(None), GRID.search)
 
     def fit(self, part: float, ridge: float) -> "SparseFit":
         """Fit the scores with penalty `lam` and this part of the terms with penalty `ridge` together."""
         terms = self.terms.first(part)
         kept = slice(len(terms.pairs) + len(terms.triples))
         coefficients = self._coefficients(kept, ridge)
-        alpha = self.screen.linear.dual((self.y - self.f[:, kept] @ coefficients)[:, None], np.array([self.lam]))
-        return SparseFit(self.screen.s.T @ alpha[:, 0], terms, coefficients)
+        along = self.y.along[:, 0] - self.f.along[:, kept] @ coefficients
+        return SparseFit(self.screen.weights(along, self.lam), terms, coefficients)
 
     def _coefficients(self, kept: slice, ridge: float) -> np.ndarray:
-        gram = self._gram[kept, kept].copy()
-        gram[np.diag_indices(len(gram))] += len(self.y) * ridge
-        return np.linalg.solve(gram, self._right[kept])
-
-    @cached_property
-    def _gram(self) -> np.ndarray:
-        return self.f.T @ self.outside
+        gram = self.gram[kept, kept].copy()
+        gram[np.diag_indices(len(gram))] += len(self.y.values) * ridge
+        return solve_symmetric(gram, self._right[kept])
 
     @cached_property
     def _right(self) -> np.ndarray:
-        return self.outside.T @ self.y
+        return self.f.values.T @ self.y.left[:, 0]
 
 
 class SparseFit(NamedTuple):
