@@ -9,7 +9,7 @@ READY := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-next lint style docs bench clean
+.PHONY: help demo test test-next lint style docs bench bench-check clean
 
 help:
 	@echo "make demo    see what is gained on eight schools; writes demo.png"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-next  the adapters on Python 3.13 with PyMC 6 and ArviZ 1, where that interpreter is"
 	@echo "make docs    the documentation, into build/docs"
 	@echo "make bench   how fast it is on this machine"
+	@echo "make bench-check  the same, and what is slower than in the committed run"
 	@echo "make clean   remove what these made, .venv included"
 
 demo: $(READY)
@@ -54,6 +55,9 @@ docs: $(READY)
 
 bench: $(READY)
 	$(BIN)/steincv bench
+
+bench-check: $(READY)
+	$(BIN)/steincv bench --check benchmarks/results/bench.json
 
 # Everything once, and again when the dependencies change.
 $(READY): pyproject.toml constraints.txt

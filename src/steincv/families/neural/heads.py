@@ -47,12 +47,12 @@ def solve_heads(
     """
     units = columns.shape[1] - len(ridge)
     train, valid = ~held, held
-    part = Moments.of(columns[train], y[train])
-    whole = Moments.of(columns, y)
+    some, judged = Sums.of(columns[train], y[train]), columns[valid]
+    part, whole = some.moments(), some.plus(Sums.of(judged, y[valid])).moments()
     allowed = [p for p in PATH.penalties if p * len(y) >= PATH.least]
     solved = np.stack([part.solve(np.append(ridge, np.full(units, p))) for p in allowed])
     errors = np.empty((len(allowed), y.shape[1]))
-    judged = columns[valid] - part.mean
+    judged -= part.mean
     for start in range(0, y.shape[1], PATH.outputs):
         outputs = slice(start, start + PATH.outputs)
         for k, c in enumerate(solved):
@@ -73,18 +73,35 @@ def solve_heads(
     return Heads(coefficients, penalty, np.minimum(best, polynomial_error))
 
 
+class Sums(NamedTuple):
+    """Sums over draws, of which those of two parts add up, so that every draw is multiplied once."""
+
+    draws: int
+    gram: np.ndarray
+    cross: np.ndarray
+    columns: np.ndarray
+    y: np.ndarray
+
+    @classmethod
+    def of(cls, columns: np.ndarray, y: np.ndarray) -> "Sums":
+        """From Stein features, whose means are small beside their deviations."""
+        return cls(len(y), columns.T @ columns, columns.T @ y, columns.sum(axis=0), y.sum(axis=0))
+
+    def plus(self, other: "Sums") -> "Sums":
+        return Sums(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+    def moments(self) -> "Moments":
+        mean = self.columns / self.draws
+        gram = self.gram / self.draws - np.outer(mean, mean)
+        return Moments(gram, (self.cross - np.outer(mean, self.y)) / self.draws, mean)
+
+
 class Moments(NamedTuple):
     """Second moments of the columns about their means, and with y."""
 
     gram: np.ndarray
     cross: np.ndarray
     mean: np.ndarray
-
-    @classmethod
-    def of(cls, columns: np.ndarray, y: np.ndarray) -> "Moments":
-        mean = columns.mean(axis=0)
-        centered = columns - mean
-        return cls(centered.T @ centered / len(y), centered.T @ (y - y.mean(axis=0)) / len(y), mean)
 
     def solve(self, ridge: np.ndarray, outputs: np.ndarray | slice = slice(None)) -> np.ndarray:
         size = np.sqrt(np.diagonal(self.gram) + ridge + PATH.floor)

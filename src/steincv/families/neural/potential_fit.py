@@ -17,7 +17,7 @@ from ..polynomial.ridge import ridge
 from ..polynomial.slow import fit_slow
 from .descent import Schedule, train
 from .directions import Few, hints, mixing
-from .heads import Heads, Moments, solve_heads
+from .heads import Heads, Sums, solve_heads
 from .refinement import Draws, choose, refine
 from .stretch import Stretch
 from .units import Units, features, joined
@@ -160,7 +160,7 @@ def _polynomial(x: np.ndarray, y: np.ndarray, held: np.ndarray, degree: np.ndarr
     fit = ridge(x[~held], y[~held] @ mixing(y[~held]), degree, "auto")
     # One penalty for all outputs, since they share the factorisation: the middle one.
     penalties = max(float(np.median(fit.penalty)), 1e-9) * np.median(fit.growth) ** (degree - 1.0)
-    moments = Moments.of(x[~held], y[~held])
+    moments = Sums.of(x[~held], y[~held]).moments()
     return penalties, y - y[~held].mean(axis=0) - (x - moments.mean) @ moments.solve(penalties)
 
 

@@ -123,7 +123,7 @@ class Screen:
         return np.sort(np.column_stack([first[i], j]), axis=1)
 
     def cubic(self, residual: np.ndarray, variables: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the columns of degree 3 that correlate most with the residual, in ascending order, and their features."""
+        """Return the columns of degree 3 that correlate most with the residual, in order, and their features."""
         features = _cubic(self.z, self.s, variables)
         columns = np.flatnonzero(degrees(len(variables), 3) == 3)
         size = np.sqrt(np.einsum("nk,nk->k", features[:, columns], features[:, columns]))
