@@ -48,27 +48,30 @@ def _needed(
         columns.append(g / unit)
     second = moments(f, np.stack(columns))
     kept = np.ones(len(columns), dtype=bool)
-    now = _left(second, kept)
+    weights, now = _best(second, kept)
+    left = now
     while kept[len(before) :].any():
         trials = {}
-        for k in np.flatnonzero(kept[len(before) :]):
+        for k in len(before) + np.flatnonzero(kept[len(before) :]):
             without = kept.copy()
-            without[len(before) + k] = False
-            trials[k] = _left(second, without)
-        missed = {k: np.log(left / now) for k, left in trials.items()}
+            without[k] = False
+            used = weights[k] > 0  # others are combined as before
+            trials[k] = without, weights.copy(), left.copy()
+            trials[k][1][:, used], trials[k][2][used] = _best(second[used], without)
+        missed = {k: np.log(trial[2] / now) for k, trial in trials.items()}
         least = min(missed, key=lambda k: float(missed[k].mean()))
         if missed[least].max() > np.log(LIMITS.needed_by_one) or missed[least].mean() > np.log(LIMITS.needed_by_all):
             break
-        kept[len(before) + least] = False
+        kept, weights, left = trials[least]
     return [int(k) for k in np.flatnonzero(kept[len(before) :])]
 
 
-def _left(second: Float[np.ndarray, "out column column"], kept: np.ndarray) -> Float[np.ndarray, " out"]:
-    """Return the variance that the best convex combination of these members leaves of every output."""
+def _best(second: Float[np.ndarray, "out column column"], kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weights of the best convex combination of these members, and the variance it leaves, per output."""
     weights = convex_weights(second, np.repeat(kept[:, None], len(second), axis=1))
     whole = np.concatenate([1 - weights.sum(axis=0, keepdims=True), weights])
     left = np.einsum("ko,okl,lo->o", whole, second, whole)
-    return np.maximum(left, 1e-300)
+    return weights, np.maximum(left, 1e-300)
 
 
 def _joined(first: CrossFit, rest: CrossFit) -> CrossFit:
