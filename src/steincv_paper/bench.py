@@ -201,7 +201,7 @@ def _waits(timer: "_Timer", folder: Path, quick: bool) -> None:
     few, whole = 3 if quick else 5, "Auto() on eight schools, 4 x 1000"
     timer.rows([(f"{whole}, second call", _eight_schools(), SECONDS["second"])], few)
     demo = partial(_command, "demo", "--out", str(folder / "demo.png"), "--force")
-    starts = [
+    starts: list[tuple[str, Callable[[], Any], float | None]] = [
         (f"{whole}, new process with import", partial(_python, EIGHT_SCHOOLS), SECONDS["new"]),
         ("steincv demo, the whole command", demo, SECONDS["demo"]),
         ("import steincv, from the start of Python", partial(_python, "import steincv"), STARTS["import"]),

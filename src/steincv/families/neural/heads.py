@@ -88,7 +88,8 @@ class Sums(NamedTuple):
         return cls(len(y), columns.T @ columns, columns.T @ y, columns.sum(axis=0), y.sum(axis=0))
 
     def plus(self, other: "Sums") -> "Sums":
-        return Sums(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+        draws, sums = self.draws + other.draws, zip(self[1:], other[1:], strict=True)
+        return Sums(draws, *(mine + theirs for mine, theirs in sums))
 
     def moments(self) -> "Moments":
         mean = self.columns / self.draws

@@ -93,7 +93,7 @@ class Sparse(Method):
         reserve(f"Sparse() of {n} draws in {dim} dimensions", self.cost(n, dim, outputs).bytes, "Use fewer draws.")
         split = Split.of(n, problem.chains)
         trained, whole = Screen.of(z[split.fit], s[split.fit]), Screen.of(z, s)
-        judged = tuple(np.asfortranarray(x[split.judge]) for x in (z, s))
+        held_z, held_s = (np.asfortranarray(x[split.judge]) for x in (z, s))
         first, _ = trained.linear.choose(y[split.fit])
         trials = [self._search(trained, y[split.fit, out], float(first[out])) for out in range(outputs)]
         # what the terms leave may be far more linear than y was, and then asks for a smaller penalty
@@ -101,7 +101,7 @@ class Sparse(Method):
         fits, infos = [], []
         for out, trial in enumerate(trials):
             lam = float(penalty[out])
-            part, ridge = _judge(trial.at(lam), *judged, y[split.judge, out])
+            part, ridge = _judge(trial.at(lam), held_z, held_s, y[split.judge, out])
             lam = lam if part else float(first[out])
             found = self._search(whole, y[:, out], lam) if part else Design.of(whole, y[:, out], lam)
             fit = found.fit(part, ridge)
