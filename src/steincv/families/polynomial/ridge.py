@@ -29,9 +29,9 @@ SOME_PENALTIES = PENALTIES[[0, 1, 2, 3, 4, 6, 8, 10]]
 class Sizes(NamedTuple):
     """Where a search for penalties is made cheaper, and what is done in pieces."""
 
-    # Decompositions of this size are most of a fit: the middle growth then has to do for all outputs. Over four sets of
-    # draws in 14 and 26 dimensions Auto() left .95 to 1 times the variance that it left with three growths.
-    large: int = 200
+    # Decompositions of this size are most of a fit: the middle growth then has to do for all outputs. In 26 dimensions
+    # (two sets of draws) Auto() left 1.000 and 1.001 times the variance that it left with three growths.
+    large: int = 300
     # From this many features on, systems of orbits are factorised for some penalties instead of decomposed for all:
     # tens of times less work, and minutes instead of hours in 120 dimensions.
     factorised: int = 600
