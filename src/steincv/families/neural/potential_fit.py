@@ -26,8 +26,8 @@ from .units import Units, features, joined
 class Plan(NamedTuple):
     """How many units there are, the share of them that begins along `hints`, how they are trained and refined.
 
-    Fewer units and steps are cheaper and leave more: eight schools with 200 and 300, over 20 sets of draws, took .8 times
-    the processor time and left 1.07 times the variance; 20 dimensions with 300 steps (and other penalties), 1.06 times.
+    Fewer units and steps are cheaper and leave more: eight schools with 200 and 300, over 20 sets of draws, took .8
+    times the processor time and left 1.07 times the variance.
 
     Refined are copies of the `refined` best units, in the `directions` that these use most, along a path of
     `penalties` with so many `refinements` at each.
