@@ -1,16 +1,14 @@
-"""Converged draws of the paper's classifier, by parallel tempering on an accelerator, judged by what is predicted.
+"""Converged draws of the paper's classifier, by parallel tempering on an accelerator.
 
-    python -m steincv_paper.bnn_converged OUT [--tiny] [--data FOLDER]
+    python -m steincv_paper.bnn_converged OUT [--data FOLDER] [--seconds N] [--keep N]
 
 Every chain is a ladder of powers of the likelihood, from the prior, of which draws are exact, to the posterior: HMC at
 every rung, swaps of neighbours in between, even and odd ones in turn. Step sizes and the ladder are adapted in the
 warm-up, the ladder so that all swaps are refused equally often (Syed et al. 2021, Non-reversible parallel tempering).
-Weights can be permuted, so convergence is judged on the scores of images alone.
+Chains share nothing after the warm-up. A restart is a state that comes to the posterior from the prior.
 
-OUT/state.npz        where it stands, after every segment; the same command goes on from there
-OUT/predictions.npz  scores of every image and their control variates, in single precision: enough for every figure
-OUT/rows.csv         what `steincv reproduce bnn` tabulates, for these draws
-OUT/summary.json     settings, R-hat, effective sizes, agreement of two halves of the chains, ratios, seconds
+OUT/state.npz  where it stands, after every segment; the same command goes on from there
+OUT/draws.npz  all draws kept: `bnn.Settings.converged` names this file, and `steincv reproduce bnn` judges it
 """
 
 import argparse
@@ -24,18 +22,12 @@ import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas
 
-from steincv.judging.error_bars import average, split_rhat
-from steincv.networks.network_field import NetworkField, combine
-from steincv.networks.scores import full_scores
 from steincv.runtime.arrays import read_arrays, whole_file
 from steincv.runtime.compile_cache import compile_cache
 from steincv.runtime.validation import InputError
-from steincv.samples.samples import Samples
 
 from .bnn_draws import Problem
-from .bnn_fits import Split, default_rows, ratio, ratio_rows, sampler_row, score_rows
 
 
 @dataclass(frozen=True)
@@ -52,14 +44,12 @@ class Plan:
     segments: int = 65
     sweeps: int = 100
     thin: int = 10
-    steps: int = 4000  # of the paper's CNCV
     target: float = 0.8  # acceptance of HMC
-    rhat: float = 1.05
     data: str = ""
     seed: int = 0
 
 
-TINY = Plan(6, 2, 2, chains=4, rungs=3, leapfrogs=3, warmup=2, segments=2, sweeps=6, thin=1, steps=5)
+TINY = Plan(6, 2, 2, chains=4, rungs=3, leapfrogs=3, warmup=2, segments=2, sweeps=6, thin=1)
 
 
 def main() -> None:
@@ -68,25 +58,19 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="a few draws, to see whether it runs")
     parser.add_argument("--data", default="", help="digits, as steincv_paper.digits.load_digits reads them")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start no segment that would end later")
-    parser.add_argument("--sample-only", action="store_true", help="leave the report to a later call")
+    parser.add_argument("--keep", type=int, metavar="N", help="only write N draws of every chain to OUT/kept.npz")
     given = parser.parse_args()
     plan = replace(TINY if given.tiny else Plan(), data=given.data)
-    found = converged(plan, given.out, given.seconds, not given.sample_only)
-    print(json.dumps(found, indent=1))
+    converged(plan, given.out, given.seconds, given.keep)
 
 
-def converged(plan: Plan, out: Path, seconds: float = float("inf"), judge: bool = True) -> dict[str, Any]:
-    """Sample, or go on where `out` stands; write what was found, and return its summary."""
+def converged(plan: Plan, out: Path, seconds: float = float("inf"), fewer: int | None = None) -> None:
+    """Sample, or go on where `out` stands, and keep the draws."""
     out.mkdir(parents=True, exist_ok=True)
     problem = Problem.of(plan.data, plan.training, plan.seen, plan.unseen, plan.seed)
     with compile_cache(), jax.default_matmul_precision("highest"):
-        state = sample(problem, plan, out / "state.npz", seconds)
-        if not judge:
-            return {"done": int(state["done"]), "draws": state["draws"].shape[:2], "restarts": state["restarts"].tolist()}
-        found = report(problem, plan, state, out)
-    with whole_file(out / "summary.json", force=True) as file:
-        file.write((json.dumps(found, indent=1) + "\n").encode())
-    return found
+        state = sample(problem, plan, out / "state.npz", 0.0 if fewer else seconds)
+    keep(problem, state, out / ("kept.npz" if fewer else "draws.npz"), fewer or state["draws"].shape[1])
 
 
 # Sampling --------------------------------------------------------------------------------------------
@@ -185,45 +169,21 @@ def _program(problem: Problem, plan: Plan) -> Any:
     return jax.jit(segment)
 
 
-# What was found --------------------------------------------------------------------------------------
+# What is kept ----------------------------------------------------------------------------------------
 
 
-def report(problem: Problem, plan: Plan, state: dict[str, np.ndarray], out: Path) -> dict[str, Any]:
-    """Write predictions and rows; return what says whether the draws have converged, and what is gained on them."""
-    samples = Samples(state["draws"], full_scores(problem.model, state["draws"]))
-    f = problem.values(samples)
-    fields = NetworkField(problem.model, problem.images).fields(samples)
-    half = plan.chains // 2
-    parts = (slice(0, half), slice(half, None))
-    g = np.zeros_like(f)
-    for mine, other in (parts, parts[::-1]):
-        g[mine] = combine(fields[other], f[other])(fields[mine])
-    with whole_file(out / "predictions.npz", force=True) as file:
-        np.savez_compressed(file, scores=f.astype(np.float32), controls=g.astype(np.float32), seen=plan.seen)
-    split = Split.of(samples, f, "chains", plan.seed)
-    rows, controlled = ratio_rows(problem, split, "chains", plan.steps, plan.seed)
-    rows += [sampler_row(problem, samples, f, float(state["seconds"]))]
-    rows += default_rows(problem, split, plan.seed) + score_rows(problem, samples, f, controlled, plan.seed)
-    table = pandas.DataFrame([{"sampler": "tempered", "seed": plan.seed, **row} for row in rows])
-    with whole_file(out / "rows.csv", force=True) as file:
-        table.to_csv(file, index=False, lineterminator="\n")
-    rhat, one, two = split_rhat(f), *(average(f[part]) for part in parts)
-    off = np.abs(one.mean - two.mean) / np.maximum(np.hypot(one.standard_error, two.standard_error), 1e-300)
-    left, default = ratio(f + g, f), table[table.part == "default"]
-    return {
-        "plan": asdict(plan),
-        "device": jax.devices()[0].device_kind,
-        "draws": samples.size,
-        "share of images with R-hat within the limit": float((rhat <= plan.rhat).mean()),
-        "largest R-hat": float(rhat.max()),
-        "median ESS": float(np.median(average(f).ess)),
-        "share of images on which two halves of the chains agree": float((off < 2).mean()),
-        "ratio, other chains": float(left.mean()),
-        "largest ratio": float(left.max()),
-        "default, ratio on average and at most": [float(default.ratio.mean()), float(default.ratio.max())],
-        "swaps refused": [round(float(v), 3) for v in state["refused"]],
-        "seconds": float(state["seconds"]),
-    }
+def keep(problem: Problem, state: dict[str, np.ndarray], file: Path, draws: int) -> None:
+    """Write some draws of every chain, evenly spaced, with what `steincv reproduce bnn` says of the run."""
+    there = state["draws"].shape[1]
+    which = np.linspace(0, there - 1, min(draws, there)).round().astype(int)
+    with whole_file(file, force=True) as out:
+        np.savez_compressed(
+            out,
+            draws=state["draws"][:, which],
+            digest=np.array(problem.digest),
+            seconds=state["seconds"],
+            restarts=state["restarts"].mean(),
+        )
 
 
 if __name__ == "__main__":
