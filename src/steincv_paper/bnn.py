@@ -49,8 +49,9 @@ QUICK = Settings(100, 30, 30, psgld=(4, 250, 1000, 5), nuts=(8, 200, 250), steps
 
 def cells(settings: Settings) -> list[Cell]:
     digits = (settings.data, settings.training, settings.seen, settings.unseen)
+    whole = (settings.data, FULL.training, FULL.seen, FULL.unseen)  # what there are converged draws of
     made = [
-        Cell("tempered", ("tempered", digits, settings.converged, settings.steps, settings.seed), 80),
+        Cell("tempered", ("tempered", whole, settings.converged, settings.steps, settings.seed), 80),
         Cell("pSGLD", ("pSGLD", digits, settings.psgld, settings.steps, settings.seed), 60 + settings.steps / 20),
     ]
     for name in TABLES:

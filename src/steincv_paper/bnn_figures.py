@@ -13,6 +13,7 @@ LOOK = {
     "plain BNN": ("#888888", "-"),
     "linear": ("#E69F00", "-"),
     "CNCV, no decay": ("#D55E00", "-"),
+    "CNCV, better trained": ("#D55E00", "--"),
     "low rank": ("#CC79A7", "-"),
     "last layer": ("#009E73", "-"),
     "Gauss-Newton": ("#0072B2", "-"),
@@ -35,7 +36,7 @@ def numbers(table: "pandas.DataFrame", **chosen: Any) -> "pandas.DataFrame":
 
 
 def samplers(table: "pandas.DataFrame") -> list[str]:
-    return [name for name in ("pSGLD", "HMC") if (table.sampler == name).any()]
+    return [name for name in ("pSGLD", "tempered") if (table.sampler == name).any()]
 
 
 def boxes(table: "pandas.DataFrame") -> Any:
