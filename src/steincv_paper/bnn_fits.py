@@ -22,7 +22,8 @@ from .amortised_fit import fit_amortised
 from .bnn_draws import Problem, fall
 from .embedding import ImageEmbedding
 
-METHODS = ("linear", "CNCV, no decay", "CNCV, better trained", "low rank", "last layer")
+BETTER = "CNCV, better trained"
+METHODS = ("linear", "CNCV, no decay", BETTER, "low rank", "last layer")
 RHAT = 1.05  # of a score, at most
 GROUP = 4  # chains of one run whose interval is held against the mean of all the others
 
@@ -63,7 +64,7 @@ def fit(name: str, problem: Problem, split: Split, steps: int, seed: int) -> Cal
     if name == "last layer":
         c = coefficients(NetworkField(problem.model, images[:seen]).fields(split.train), f)
         return NetworkField(problem.model, images).fitted(c, split.train.dim)
-    if name == "CNCV, better trained":
+    if name == BETTER:
         trial = Amortised(images[:seen], width=512, embed=Embedding(256), held=seen // 5)
         method = CNCV(trial, steps=5 * steps, batch=256, rate=2e-3, decay=1.0, early_stop=True)
         return _also_unseen(method.fit(split.train, f, seed=seed), problem, split)
