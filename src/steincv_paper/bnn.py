@@ -43,7 +43,7 @@ class Settings:
     converged: str = field(default="", compare=False)
 
 
-FULL = Settings(200, 100, 100, psgld=(4, 250, 2000, 10), nuts=(32, 400, 400), steps=4000)
+FULL = Settings(200, 100, 100, psgld=(4, 250, 2000, 10), nuts=(16, 400, 400), steps=4000)
 QUICK = Settings(100, 30, 30, psgld=(4, 250, 1000, 5), nuts=(8, 200, 250), steps=1000)
 
 
