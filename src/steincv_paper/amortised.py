@@ -45,7 +45,6 @@ class Amortised(Trial):
       $\sum_k \alpha_k H(w_k\cdot\theta + \psi_k)$ with $H' = h$.
     - `embed`: $\psi$, an object with `init(key, context, out)` and `(params, context)`; `Embedding()` if not given.
     - `contexts`: inputs of a minibatch.
-    - `held`: so many inputs, the last ones, are not trained on: they decide when to stop.
 
     `Neural(Amortised(inputs)).fit(samples, values)` gives g at `inputs`; `unseen(fitted, others, values)` at others.
     """
@@ -56,7 +55,6 @@ class Amortised(Trial):
     activation: str = "sigmoid"
     embed: Any = None
     contexts: int = 64
-    held: int = 0
 
     def __post_init__(self) -> None:
         context = finite_array("context", self.context)
@@ -64,9 +62,6 @@ class Amortised(Trial):
             raise InputError(f"`context` has shape {context.shape}, expected (out, ...): one row an output.")
         whole_number("width", self.width, 1)
         whole_number("contexts", self.contexts, 1)
-        whole_number("held", self.held, 0)
-        if self.held >= len(context):
-            raise InputError(f"The 'held' parameter of Amortised must leave inputs to train on, got {self.held}.")
         for name, value, allowed in (("shape", self.shape, SHAPES), ("activation", self.activation, ACTIVATIONS)):
             if value not in allowed:
                 raise InputError(

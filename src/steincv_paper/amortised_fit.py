@@ -95,9 +95,7 @@ def _train(trial: Amortised, settings: tuple) -> Callable:
     optimizer = optax.adam(
         optax.warmup_cosine_decay_schedule(0.0, rate, length // 5 + 1, length * SEGMENTS, 1e-3 * rate)
     )
-    trained = len(context) - trial.held
-    first = trained if trial.held else 0
-    judged = np.unique(np.linspace(first, len(context) - 1, min(len(context) - first, JUDGED_INPUTS)).astype(int))
+    judged = np.unique(np.linspace(0, len(context) - 1, min(len(context), JUDGED_INPUTS)).astype(int))
 
     def loss(variables: tuple, penalty: Array, z: Array, s: Array, y: Array, which: Array) -> Array:
         params, centers = variables
@@ -107,14 +105,14 @@ def _train(trial: Amortised, settings: tuple) -> Callable:
         return ((y[:, which] + g - mu) ** 2 + penalty * g**2).mean() + decay * squares
 
     def run(key: Array, penalty: Array, start: Array, train: tuple, valid: tuple) -> tuple:
-        weights, order = jax.random.split(key)
-        variables = (trial.init(weights, train[0].shape[1]), start)
+        begin, order = jax.random.split(key)
+        variables = (trial.init(begin, train[0].shape[1]), start)
 
         def step(carry: tuple, i: Array) -> tuple[tuple, None]:
             variables, moments = carry
             draws, inputs = jax.random.split(jax.random.fold_in(order, i))
             rows = jax.random.randint(draws, (min(batch, len(train[0])),), 0, len(train[0]))
-            which = jax.random.choice(inputs, trained, (min(trial.contexts, trained),), replace=False)
+            which = jax.random.choice(inputs, len(context), (min(trial.contexts, len(context)),), replace=False)
             gradient = jax.grad(loss)(variables, penalty, *(a[rows] for a in train), which)
             updates, moments = optimizer.update(gradient, moments)
             return (optax.apply_updates(variables, updates), moments), None
@@ -132,8 +130,8 @@ def _train(trial: Amortised, settings: tuple) -> Callable:
             best = jax.tree.map(lambda new, old: jnp.where(better, new, old), state[0], best)
             return (state, best, jnp.where(better, now, least)), None
 
-        begin = ((variables, optimizer.init(variables)), variables, jnp.array(jnp.inf))
-        (_, best, least), _ = jax.lax.scan(segment, begin, jnp.arange(SEGMENTS))
+        first = ((variables, optimizer.init(variables)), variables, jnp.array(jnp.inf))
+        (_, best, least), _ = jax.lax.scan(segment, first, jnp.arange(SEGMENTS))
         return (*best, least)
 
     return jax.jit(run)

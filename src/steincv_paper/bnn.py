@@ -18,7 +18,7 @@ from steincv.networks.network_field import NetworkField
 from steincv.stein.folds import make_folds
 
 from .bnn_draws import Problem, approximate, converged, forget
-from .bnn_fits import BETTER, METHODS, Split, coverage_rows, default_rows, ratio_rows, sampler_row, score_rows
+from .bnn_fits import Split, coverage_rows, default_rows, ratio_rows, sampler_row, score_rows
 from .claims import Claim
 from .runner import Cell
 
@@ -79,8 +79,7 @@ def cell(what: str, digits: Sequence[Any], protocol: Any, steps: int, seed: int)
     rows = [sampler_row(problem, samples, f := problem.values(samples)) | said]
     controlled: dict[str, Any] = {}
     for how in ("random", "time", "chains") if what == "pSGLD" else ("chains",):
-        methods = METHODS if steps >= FULL.steps else [name for name in METHODS if name != BETTER]  # it takes long
-        more, scores = ratio_rows(problem, Split.of(samples, f, how, seed), how, steps, seed, methods)
+        more, scores = ratio_rows(problem, Split.of(samples, f, how, seed), how, steps, seed)
         rows += more
         controlled = controlled or scores  # the first split is the one whose scores are drawn
     rows += default_rows(problem, Split.of(samples, f, "chains", seed), seed)

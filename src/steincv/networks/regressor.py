@@ -100,18 +100,8 @@ class Regressor:
         return jnp.full((1, 1), self.noise**-2)
 
     def fields(self, theta: Array, score: Array, inputs: Array) -> jax.Array:
-        """Return every g at one draw, `(input, k)`.
-
-        Besides those of f there are those of the network with the third power of its hidden units: what is nonlinear in
-        a weight that the data say little of decays at another rate than what is linear in it.
-        """
-
-        def both(theta: Array, inputs: Array) -> jax.Array:
-            h, outer = self.hidden(theta, inputs), self.unpack(theta).outer
-            return jnp.concatenate([h @ outer[:-1] + outer[-1], h**3 @ outer[:-1]])
-
-        g = gauss_newton_fields(self, both, theta, score, inputs)
-        return jnp.concatenate(jnp.split(g, 2), axis=1)
+        """Return every g at one draw, `(input, k)`."""
+        return gauss_newton_fields(self, self.predict, theta, score, inputs)
 
     def hidden(self, theta: Array, inputs: Array) -> jax.Array:
         """Return what the last layer sees, `(n, width)`."""
