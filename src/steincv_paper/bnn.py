@@ -70,7 +70,8 @@ def cell(what: str, digits: Sequence[Any], protocol: Any, steps: int, seed: int)
     problem = Problem.of(data, training, seen, unseen, seed)
     begin = time.perf_counter()
     if what == "pSGLD":
-        samples = approximate(problem, *protocol, seed)
+        chains, draws, warmup, thin = protocol
+        samples = approximate(problem, chains, draws, warmup, thin, seed)
         said = {"seconds": time.perf_counter() - begin}
     elif (there := converged(problem, protocol)) is None:
         return []
