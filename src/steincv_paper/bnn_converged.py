@@ -1,16 +1,14 @@
-"""Converged draws of the paper's classifier, by parallel tempering on an accelerator, judged by what is predicted.
+"""Converged draws of the paper's classifier, by parallel tempering on an accelerator.
 
-    python -m steincv_paper.bnn_converged OUT [--tiny] [--data FOLDER]
+    python -m steincv_paper.bnn_converged OUT [--data FOLDER] [--seconds N] [--keep N]
 
 Every chain is a ladder of powers of the likelihood, from the prior, of which draws are exact, to the posterior: HMC at
 every rung, swaps of neighbours in between, even and odd ones in turn. Step sizes and the ladder are adapted in the
 warm-up, the ladder so that all swaps are refused equally often (Syed et al. 2021, Non-reversible parallel tempering).
-Weights can be permuted, so convergence is judged on the scores of images alone.
+Chains share nothing after the warm-up. A restart is a state that comes to the posterior from the prior.
 
-OUT/state.npz        where it stands, after every segment; the same command goes on from there
-OUT/predictions.npz  scores of every image and their control variates, in single precision: enough for every figure
-OUT/rows.csv         what `steincv reproduce bnn` tabulates, for these draws
-OUT/summary.json     settings, R-hat, effective sizes, agreement of two halves of the chains, ratios, seconds
+OUT/state.npz  where it stands, after every segment; the same command goes on from there
+OUT/draws.npz  all draws kept: `bnn.Settings.converged` names this file, and `steincv reproduce bnn` judges it
 """
 
 import argparse
@@ -24,17 +22,12 @@ import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas
 
-from steincv.judging.error_bars import average, split_rhat
-from steincv.networks.network_field import NetworkField, combine
 from steincv.runtime.arrays import read_arrays, whole_file
 from steincv.runtime.compile_cache import compile_cache
 from steincv.runtime.validation import InputError
-from steincv.samples.samples import Samples
 
 from .bnn_draws import Problem
-from .bnn_fits import Split, default_rows, ratio, ratio_rows, sampler_row, score_rows
 
 
 @dataclass(frozen=True)
@@ -46,19 +39,17 @@ class Plan:
     unseen: int = 100
     chains: int = 32
     rungs: int = 16
-    leapfrogs: int = 32
-    warmup: int = 20
-    segments: int = 40
-    sweeps: int = 50
-    thin: int = 5
-    steps: int = 4000  # of the paper's CNCV
+    leapfrogs: int = 12
+    warmup: int = 16
+    segments: int = 65
+    sweeps: int = 100
+    thin: int = 10
     target: float = 0.8  # acceptance of HMC
-    rhat: float = 1.05
     data: str = ""
     seed: int = 0
 
 
-TINY = Plan(6, 2, 2, chains=4, rungs=3, leapfrogs=3, warmup=2, segments=2, sweeps=6, thin=1, steps=5)
+TINY = Plan(6, 2, 2, chains=4, rungs=3, leapfrogs=3, warmup=2, segments=2, sweeps=6, thin=1)
 
 
 def main() -> None:
@@ -66,28 +57,29 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--tiny", action="store_true", help="a few draws, to see whether it runs")
     parser.add_argument("--data", default="", help="digits, as steincv_paper.digits.load_digits reads them")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no segment that would end later")
+    parser.add_argument("--keep", type=int, metavar="N", help="only write N draws of every chain to OUT/kept.npz")
     given = parser.parse_args()
-    print(json.dumps(converged(replace(TINY if given.tiny else Plan(), data=given.data), given.out), indent=1))
+    plan = replace(TINY if given.tiny else Plan(), data=given.data)
+    converged(plan, given.out, given.seconds, given.keep)
 
 
-def converged(plan: Plan, out: Path) -> dict[str, Any]:
-    """Sample, or go on where `out` stands; write what was found, and return its summary."""
+def converged(plan: Plan, out: Path, seconds: float = float("inf"), fewer: int | None = None) -> None:
+    """Sample, or go on where `out` stands, and keep the draws."""
     out.mkdir(parents=True, exist_ok=True)
     problem = Problem.of(plan.data, plan.training, plan.seen, plan.unseen, plan.seed)
-    with compile_cache():
-        state = sample(problem, plan, out / "state.npz")
-        found = report(problem, plan, state, out)
-    with whole_file(out / "summary.json", force=True) as file:
-        file.write((json.dumps(found, indent=1) + "\n").encode())
-    return found
+    with compile_cache(), jax.default_matmul_precision("highest"):
+        state = sample(problem, plan, out / "state.npz", 0.0 if fewer else seconds)
+    keep(problem, state, out / ("kept.npz" if fewer else "draws.npz"), fewer or state["draws"].shape[1])
 
 
 # Sampling --------------------------------------------------------------------------------------------
 
 
-def sample(problem: Problem, plan: Plan, path: Path) -> dict[str, np.ndarray]:
+def sample(problem: Problem, plan: Plan, path: Path, limit: float = float("inf")) -> dict[str, np.ndarray]:
     """Run every segment that is not done yet. A segment has its own key: a run that was stopped ends with the same."""
-    names = ("x", "step", "power", "refused", "done", "draws", "scores", "seconds", "plan")
+    names = ("x", "fresh", "step", "power", "refused", "restarts", "done", "draws", "seconds", "plan")
+    start = time.perf_counter()
     identity = np.frombuffer(json.dumps(asdict(plan), sort_keys=True).encode(), dtype=np.uint8)
     if path.exists():
         state = read_arrays(path, list(names))
@@ -98,24 +90,33 @@ def sample(problem: Problem, plan: Plan, path: Path) -> dict[str, np.ndarray]:
         first = np.random.default_rng(plan.seed).normal(size=(plan.chains, plan.rungs, dim))  # of the prior
         none = np.zeros((plan.chains, 0, dim), np.float32)
         power = np.linspace(0, 1, plan.rungs) ** 4
-        state = dict(zip(names, (first.astype(np.float32), np.full(plan.rungs, 0.02), power, np.zeros(plan.rungs - 1),
-                                 np.array(0), none, none, np.array(0.0), identity), strict=True))  # fmt: skip
+        fresh = np.zeros((plan.chains, plan.rungs), bool)
+        state = dict(zip(names, (first.astype(np.float32), fresh, np.full(plan.rungs, 0.02), power,
+                                 np.zeros(plan.rungs - 1), np.zeros(plan.chains), np.array(0), none, np.array(0.0),
+                                 identity), strict=True))  # fmt: skip
     run = _program(problem, plan)
-    while state["done"] < plan.warmup + plan.segments:
+    longest = 0.0
+    while state["done"] < plan.warmup + plan.segments and time.perf_counter() - start + longest < limit:
         begin, done = time.perf_counter(), int(state["done"])
         warm = done < plan.warmup
         key = jax.random.fold_in(jax.random.key(plan.seed), done)
-        x, step, refused, draws, scores = map(np.asarray, run(key, state["x"], state["step"], state["power"], warm))
-        state |= {"x": x, "refused": refused, "done": np.array(done + 1)}
+        now = (state["x"], state["fresh"], state["step"], state["power"])
+        x, fresh, step, refused, restarts, draws = map(np.asarray, run(key, *now, warm))
+        state |= {"x": x, "fresh": fresh, "refused": refused, "done": np.array(done + 1)}
         if warm:
             state |= {"step": step, "power": even(state["power"], refused)}
         else:
             state["draws"] = np.concatenate([state["draws"], draws], axis=1)
-            state["scores"] = np.concatenate([state["scores"], scores], axis=1)
-        state["seconds"] = state["seconds"] + time.perf_counter() - begin
+            state["restarts"] = state["restarts"] + restarts
+        took = time.perf_counter() - begin
+        state["seconds"], longest = state["seconds"] + took, max(longest, took)
         with whole_file(path, force=True) as file:
             np.savez(file, **state)  # type: ignore[arg-type]
-        print(f"segment {done + 1}: swaps refused {refused.mean():.2f}, at most {refused.max():.2f}", flush=True)
+        print(
+            f"segment {done + 1}: {took:.1f} s; swaps refused {refused.mean():.2f}, at most {refused.max():.2f}; "
+            f"{restarts.mean():.1f} restarts a chain; last step {step[-1]:.3g}",
+            flush=True,
+        )
     return state
 
 
@@ -140,7 +141,7 @@ def _program(problem: Problem, plan: Plan) -> Any:
         return jnp.where(power == 0, exact, state.position), info.acceptance_rate
 
     def sweep(carry: tuple, index: Any) -> tuple[tuple, Any]:
-        key, x, step, power, warm = carry
+        key, x, fresh, step, power, warm = carry
         mine, swap = jax.random.split(jax.random.fold_in(key, index))
         keys = jax.random.split(mine, (plan.chains, plan.rungs))
         x, accepted = jax.vmap(jax.vmap(move), (0, 0, None, None))(keys, x, step, power)
@@ -152,57 +153,37 @@ def _program(problem: Problem, plan: Plan) -> Any:
         none = jnp.zeros((plan.chains, 1), bool)
         up, down = jnp.concatenate([turn, none], 1)[..., None], jnp.concatenate([none, turn], 1)[..., None]
         x = jnp.where(up, jnp.roll(x, -1, 1), jnp.where(down, jnp.roll(x, 1, 1), x))
-        return (key, x, step, power, warm), (x[:, -1], 1 - chance.mean(0))
+        # which states have been at the prior, where they are drawn anew, since they were last at the posterior
+        fresh = fresh.at[:, 0].set(True)
+        fresh = jnp.where(up[..., 0], jnp.roll(fresh, -1, 1), jnp.where(down[..., 0], jnp.roll(fresh, 1, 1), fresh))
+        restarted = fresh[:, -1]
+        return (key, x, fresh.at[:, -1].set(False), step, power, warm), (x[:, -1], 1 - chance.mean(0), restarted)
 
-    def segment(key: Any, x: Any, step: Any, power: Any, warm: Any) -> tuple:
+    def segment(key: Any, x: Any, fresh: Any, step: Any, power: Any, warm: Any) -> tuple:
         step, power = jnp.asarray(step, x.dtype), jnp.asarray(power, x.dtype)
-        carry, (cold, refused) = jax.lax.scan(sweep, (key, x, step, power, warm), jnp.arange(plan.sweeps))
+        start = (key, x, fresh, step, power, warm)
+        carry, (cold, refused, restarted) = jax.lax.scan(sweep, start, jnp.arange(plan.sweeps))
         cold = jnp.swapaxes(cold[plan.thin - 1 :: plan.thin], 0, 1)
-        scores = jax.lax.map(jax.vmap(jax.grad(model.log_posterior)), cold)
-        return carry[1], carry[2], refused.mean(0), cold, scores
+        return carry[1], carry[2], carry[3], refused.mean(0), restarted.sum(0), cold
 
     return jax.jit(segment)
 
 
-# What was found --------------------------------------------------------------------------------------
+# What is kept ----------------------------------------------------------------------------------------
 
 
-def report(problem: Problem, plan: Plan, state: dict[str, np.ndarray], out: Path) -> dict[str, Any]:
-    """Write predictions and rows; return what says whether the draws have converged, and what is gained on them."""
-    samples = Samples(state["draws"], state["scores"])
-    f = problem.values(samples)
-    fields = NetworkField(problem.model, problem.images).fields(samples)
-    half = plan.chains // 2
-    parts = (slice(0, half), slice(half, None))
-    g = np.zeros_like(f)
-    for mine, other in (parts, parts[::-1]):
-        g[mine] = combine(fields[other], f[other])(fields[mine])
-    with whole_file(out / "predictions.npz", force=True) as file:
-        np.savez_compressed(file, scores=f.astype(np.float32), controls=g.astype(np.float32), seen=plan.seen)
-    split = Split.of(samples, f, "chains", plan.seed)
-    rows, controlled = ratio_rows(problem, split, "chains", plan.steps, plan.seed)
-    rows += [sampler_row(problem, samples, f, float(state["seconds"]))]
-    rows += default_rows(problem, split, plan.seed) + score_rows(problem, samples, f, controlled, plan.seed)
-    table = pandas.DataFrame([{"sampler": "tempered", "seed": plan.seed, **row} for row in rows])
-    with whole_file(out / "rows.csv", force=True) as file:
-        table.to_csv(file, index=False, lineterminator="\n")
-    rhat, one, two = split_rhat(f), *(average(f[part]) for part in parts)
-    off = np.abs(one.mean - two.mean) / np.maximum(np.hypot(one.standard_error, two.standard_error), 1e-300)
-    left, default = ratio(f + g, f), table[table.part == "default"]
-    return {
-        "plan": asdict(plan),
-        "device": jax.devices()[0].device_kind,
-        "draws": samples.size,
-        "share of images with R-hat within the limit": float((rhat <= plan.rhat).mean()),
-        "largest R-hat": float(rhat.max()),
-        "median ESS": float(np.median(average(f).ess)),
-        "share of images on which two halves of the chains agree": float((off < 2).mean()),
-        "ratio, other chains": float(left.mean()),
-        "largest ratio": float(left.max()),
-        "default, ratio on average and at most": [float(default.ratio.mean()), float(default.ratio.max())],
-        "swaps refused": [round(float(v), 3) for v in state["refused"]],
-        "seconds": float(state["seconds"]),
-    }
+def keep(problem: Problem, state: dict[str, np.ndarray], file: Path, draws: int) -> None:
+    """Write some draws of every chain, evenly spaced, with what `steincv reproduce bnn` says of the run."""
+    there = state["draws"].shape[1]
+    which = np.linspace(0, there - 1, min(draws, there)).round().astype(int)
+    with whole_file(file, force=True) as out:
+        np.savez_compressed(
+            out,
+            draws=state["draws"][:, which],
+            digest=np.array(problem.digest),
+            seconds=state["seconds"],
+            restarts=state["restarts"].mean(),
+        )
 
 
 if __name__ == "__main__":

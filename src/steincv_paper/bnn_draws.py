@@ -1,5 +1,6 @@
-"""The digits, the classifier, its draws by both samplers, and the single network of largest likelihood."""
+"""The digits, the classifier, its draws by pSGLD and by tempering, and the single network of largest likelihood."""
 
+import hashlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,8 @@ import optax
 from jaxtyping import Float
 
 from steincv.networks.classifier import DIM, Classifier
-from steincv.networks.full_gradient import full_gradient
 from steincv.networks.predictive import predictions
+from steincv.networks.scores import full_scores
 from steincv.runtime.arrays import read_arrays, whole_file
 from steincv.runtime.compile_cache import cache_folder
 from steincv.runtime.validation import InputError
@@ -50,6 +51,11 @@ class Problem:
         model = Classifier(known.images[rows], (known.labels[rows] == SIX).astype(np.int64))
         return cls(model, eights[rng.permutation(len(eights))[: seen + unseen]], seen, digits.source)
 
+    @property
+    def digest(self) -> str:
+        """Return what tells this problem from others: of all its images."""
+        return hashlib.sha256(self.model.images.tobytes() + self.images.tobytes()).hexdigest()[:12]
+
     def starts(self, chains: int, seed: int) -> np.ndarray:
         """Return where each chain begins: where the likelihood already is, after a climb of its own."""
         return np.stack([fall(self.model, seed + k, 150) for k in range(chains)])
@@ -81,27 +87,32 @@ def fall(model: Classifier, seed: int, steps: int, prior: bool = True) -> np.nda
 _climb: dict[tuple, Any] = {}
 
 
-def draw(
-    problem: Problem, sampler: str, chains: int, draws: int, warmup: int, each: int, seed: int, key: str
-) -> Samples:
-    """Sample; `each` is the thinning of pSGLD, or the leapfrog steps of HMC.
-
-    The draws are kept in the user's cache until all is fitted.
-    """
-    part = kept(sampler, chains, draws, warmup, each, seed, key)
+def approximate(problem: Problem, chains: int, draws: int, warmup: int, thin: int, seed: int) -> Samples:
+    """Sample by pSGLD. The draws are kept in the user's cache until all is fitted."""
+    part = kept(chains, draws, warmup, thin, seed, problem.digest)
     if part is not None and part.exists():
         with suppress(InputError):
             arrays = read_arrays(part, ["draws", "scores"])
             return Samples(arrays["draws"], arrays["scores"])
     start = problem.starts(chains, seed)
-    if sampler == "pSGLD":
-        found = psgld(problem.model, start, draws=draws, warmup=warmup, thin=each, steps=Steps(), seed=seed)
-    else:
-        found = full_gradient(problem.model.log_posterior, start, draws=draws, warmup=warmup, leapfrogs=each, seed=seed)
+    found = psgld(problem.model, start, draws=draws, warmup=warmup, thin=thin, steps=Steps(), seed=seed)
     if part is not None:
         with whole_file(part, force=True) as file:
             np.savez(file, draws=found.draws, scores=found.scores)
     return found
+
+
+def converged(problem: Problem, file: str) -> tuple[Samples, dict[str, float]] | None:
+    """Read draws by parallel tempering from `file`, or those that this package has; None if of other images.
+
+    With them comes what the run says of itself.
+    """
+    path = Path(file) if file else Path(__file__).with_name("bnn_converged.npz")
+    arrays = read_arrays(path, ["draws", "digest", "seconds", "restarts"])
+    if str(arrays["digest"]) != problem.digest:
+        return None
+    said = {name: float(arrays[name]) for name in ("seconds", "restarts")}
+    return Samples(arrays["draws"], full_scores(problem.model, arrays["draws"])), said
 
 
 def kept(*name: Any) -> Path | None:

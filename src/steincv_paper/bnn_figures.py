@@ -35,7 +35,7 @@ def numbers(table: "pandas.DataFrame", **chosen: Any) -> "pandas.DataFrame":
 
 
 def samplers(table: "pandas.DataFrame") -> list[str]:
-    return [name for name in ("pSGLD", "HMC") if (table.sampler == name).any()]
+    return [name for name in ("pSGLD", "tempered") if (table.sampler == name).any()]
 
 
 def boxes(table: "pandas.DataFrame") -> Any:
@@ -80,7 +80,7 @@ def entropies(table: "pandas.DataFrame") -> Any:
         ax.set(title=sampler, xlabel="entropy of the score", xlim=(0, np.log(2)), ylim=(0, 1))
         tidy(ax)
     axes[0].set_ylabel("share of images of 8")
-    _legend(figure, axes[-1])
+    _legend(figure, axes)
     return figure
 
 
@@ -103,7 +103,7 @@ def histograms(table: "pandas.DataFrame") -> Any:
         ax.set(title=f"{sampler}, split {_how(split)}", xlabel="variance ratio", xscale="log", xlim=(LEAST, MOST))
         tidy(ax)
     axes[0].set_ylabel("unseen images (dotted: training draws)")
-    _legend(figure, axes[0])
+    _legend(figure, axes)
     return figure
 
 
@@ -139,6 +139,7 @@ def _panels(count: int, size: tuple[float, float], **shared: Any) -> tuple[Any, 
     return figure, list(figure.subplots(1, max(count, 1), squeeze=False, **shared)[0])
 
 
-def _legend(figure: Any, ax: Any) -> None:
-    handles, labels = ax.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", frameon=False)
+def _legend(figure: Any, axes: list[Any]) -> None:
+    every = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    names = [name for name in LOOK if name in every]
+    figure.legend([every[name] for name in names], names, loc="outside right center", frameon=False)

@@ -23,6 +23,8 @@ from .bnn_draws import Problem, fall
 from .embedding import ImageEmbedding
 
 METHODS = ("linear", "CNCV, no decay", "low rank", "last layer")
+RHAT = 1.05  # of a score, at most
+GROUP = 4  # chains of one run whose interval is held against the mean of all the others
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +135,26 @@ def default_rows(problem: Problem, split: Split, seed: int) -> list[dict[str, An
     ]  # fmt: skip
 
 
+def coverage_rows(
+    same: dict[str, Any], model: Any, inputs: np.ndarray, samples: Samples, controlled: np.ndarray
+) -> list[dict[str, Any]]:
+    """Take every few chains as a run; return how often its 95 % interval holds the mean of all other chains."""
+    rows = []
+    groups = np.array_split(np.arange(samples.chains), max(2, samples.chains // GROUP))
+    for k, group in enumerate(groups):
+        others = np.setdiff1d(np.arange(samples.chains), group)
+        found = predictive(Samples(samples.draws[group], samples.scores[group]), model, inputs)
+        truth = average(controlled[others])
+        half = (found.interval()[..., 1] - found.mean) / found.standard_error
+        off = np.abs(found.mean - truth.mean) / np.hypot(found.standard_error, truth.standard_error)
+        rows.append(
+            same | {"method": "predictive()", "group": k, "covered": float((off <= half).mean()),
+                    "z_rms": float(np.sqrt((off**2).mean())), "ratio": float(found.variance_ratio.mean()),
+                    "helped": float(found.helped.mean())}
+        )  # fmt: skip
+    return rows
+
+
 def score_rows(
     problem: Problem, samples: Samples, f: np.ndarray, controlled: dict[str, np.ndarray], seed: int
 ) -> list[dict[str, Any]]:
@@ -141,21 +163,26 @@ def score_rows(
     theta = jnp.asarray(fall(problem.model, seed, 400, prior=False))
     single = np.asarray(problem.model.predict(theta, problem.images))
     columns = {"plain BNN": f.mean(axis=(0, 1)), **controlled, "predictive()": found.mean, "single MLE network": single}
+    errors = {"plain BNN": found.plain.standard_error, "predictive()": found.standard_error}
     return [
         {"part": "score", "method": name, "image": i, "seen": int(i < problem.seen), "score": float(p),
          "entropy": float(entropy(p)), "outside": int(not 0 <= p <= 1)}
+        | ({"error": float(errors[name][i])} if name in errors else {})
         for name, column in columns.items()
         for i, p in enumerate(column)
     ]  # fmt: skip
 
 
-def sampler_row(problem: Problem, samples: Samples, f: np.ndarray, seconds: float) -> dict[str, Any]:
+def sampler_row(problem: Problem, samples: Samples, f: np.ndarray) -> dict[str, Any]:
     """Return how far the draws are from the posterior by their Stein means, and how large the scores get."""
     # so few that coordinates are scaled one by one: a covariance of 405 weights would be mostly noise
     every = -(-samples.size // (LIMITS.draws_per_dimension * samples.dim))
     check = stein_check(samples.select(np.arange(samples.chains), np.arange(0, samples.draws.shape[1], every)))
     z, s = np.abs(check.z), np.abs(samples.scores)
     size = np.sqrt((samples.scores**2).mean())
+    rhat, ess, half = split_rhat(f), average(f).ess, samples.chains // 2
+    one, two = average(f[:half]), average(f[half:])
+    off = np.abs(one.mean - two.mean) / np.maximum(np.hypot(one.standard_error, two.standard_error), 1e-300)
     return {
         "part": "sampler",
         "draws": samples.size,
@@ -166,10 +193,13 @@ def sampler_row(problem: Problem, samples: Samples, f: np.ndarray, seconds: floa
         "score_rms": float(size),
         "score_largest": float(s.max() / size),
         "score_median": float(np.median(s) / size),
-        "rhat": float(np.median(split_rhat(f))),
-        "ess": float(np.median(average(f).ess)),
+        "rhat": float(np.median(rhat)),
+        "rhat_largest": float(rhat.max()),
+        "rhat_share": float((rhat <= RHAT).mean()),
+        "ess": float(np.median(ess)),
+        "ess_least": float(ess.min()),
+        "halves_agree": float((off < 2).mean()),
         "score_sd": float(f.std(axis=(0, 1)).mean()),
         "coin_flips": float(((f < 0.05) | (f > 0.95)).mean()),
-        "seconds": seconds,
         "source": problem.source,
     }

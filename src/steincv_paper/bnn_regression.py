@@ -10,14 +10,12 @@ from steincv.judging.diagnostics import stein_check
 from steincv.judging.error_bars import average
 from steincv.networks.full_gradient import full_gradient
 from steincv.networks.network_field import NetworkField, coefficients
-from steincv.networks.predictive import predictions, predictive
+from steincv.networks.predictive import predictions
 from steincv.networks.regressor import Regressor
 from steincv.runtime.validation import InputError
 from steincv.samples.samples import Samples
 
-from .bnn_fits import ratio
-
-GROUP = 4  # chains of one run whose interval is held against the mean of all the others
+from .bnn_fits import coverage_rows, ratio
 
 
 def table(name: str, seed: int) -> tuple[Regressor, np.ndarray]:
@@ -61,7 +59,7 @@ def regression_rows(name: str, chains: int, draws: int, warmup: int, seed: int) 
         rows += _ratios(same | {"method": method, "coefficients": " ".join(f"{v:.3g}" for v in c)}, f[half:], g, seen)
     rows += _ratios(same | {"method": "linear"}, f[half:], linear, seen)
     controlled = f + fields @ coefficients(fields, f)
-    return rows + _coverage(same | {"part": "regression coverage"}, model, inputs, samples, controlled)
+    return rows + coverage_rows(same | {"part": "regression coverage"}, model, inputs, samples, controlled)
 
 
 def _ratios(same: dict[str, Any], f: np.ndarray, g: np.ndarray, seen: int) -> list[dict[str, Any]]:
@@ -70,23 +68,3 @@ def _ratios(same: dict[str, Any], f: np.ndarray, g: np.ndarray, seen: int) -> li
     return [
         same | {"image": i, "seen": int(i < seen), "ratio": float(left[i]), "z": float(z[i])} for i in range(len(left))
     ]
-
-
-def _coverage(
-    same: dict[str, Any], model: Regressor, inputs: np.ndarray, samples: Samples, controlled: np.ndarray
-) -> list[dict[str, Any]]:
-    """Take every few chains as a run; return how often its 95 % interval holds the mean of all other chains."""
-    rows = []
-    groups = np.array_split(np.arange(samples.chains), max(2, samples.chains // GROUP))
-    for k, group in enumerate(groups):
-        others = np.setdiff1d(np.arange(samples.chains), group)
-        found = predictive(Samples(samples.draws[group], samples.scores[group]), model, inputs)
-        truth = average(controlled[others])
-        half = (found.interval()[..., 1] - found.mean) / found.standard_error
-        off = np.abs(found.mean - truth.mean) / np.hypot(found.standard_error, truth.standard_error)
-        rows.append(
-            same | {"method": "predictive()", "group": k, "covered": float((off <= half).mean()),
-                    "z_rms": float(np.sqrt((off**2).mean())), "ratio": float(found.variance_ratio.mean()),
-                    "helped": float(found.helped.mean())}
-        )  # fmt: skip
-    return rows

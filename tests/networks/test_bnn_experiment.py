@@ -16,11 +16,11 @@ from steincv_paper.paper import overview
 SCORED = ("plain BNN", *METHODS, "predictive()", "single MLE network")
 
 
-def table(ratio, default=1.0, entropy=None, regression=0.2):
+def table(ratio, default=1.0, entropy=None, regression=0.2, ess=500.0, bias=0.0):
     """Rows as cells make them; `ratio(method)`, `entropy(method)`."""
     entropy = entropy or (lambda method: 0.6)
     rows = []
-    for sampler in ("pSGLD", "HMC"):
+    for sampler in ("pSGLD", "tempered"):
         state = {
             "stein_z": 9.0,
             "stein_share": 0.1,
@@ -28,6 +28,13 @@ def table(ratio, default=1.0, entropy=None, regression=0.2):
             "coin_flips": 0.9,
             "draws": 1000,
             "chains": 4,
+            "rhat_share": 1.0,
+            "rhat_largest": 1.01,
+            "ess": 900.0,
+            "ess_least": ess,
+            "halves_agree": 0.97,
+            "restarts": 90.0,
+            "seconds": 450.0,
         }
         rows.append({"sampler": sampler, "part": "sampler", **state})
         for i in range(20):
@@ -39,8 +46,10 @@ def table(ratio, default=1.0, entropy=None, regression=0.2):
             status = {"helped": int(default < 1), "status": "no gain", "method": "predictive()"}
             rows.append(same | {"part": "default", "ratio": default} | status)
             for method in SCORED:
-                numbers = {"score": i / 20 + 1e-4, "entropy": entropy(method), "outside": 0}
+                off = bias if sampler == "pSGLD" else 0.0
+                numbers = {"score": i / 20 + 1e-4 + off, "error": 0.01, "entropy": entropy(method), "outside": 0}
                 rows.append(same | {"part": "score", "method": method} | numbers)
+        rows.append({"sampler": sampler, "part": "coverage", "covered": 0.95, "helped": 1.0, "ratio": default})
     for data in bnn.TABLES:
         for method in ("linear", "last layer", "Gauss-Newton"):
             for i in range(4):
@@ -63,11 +72,24 @@ def test_verdicts_follow_the_numbers():
     good = verdicts(table(lambda m: 0.5 if m.startswith("CNCV") else 0.97, default=1.2), "pSGLD")
     assert good["CNCV reduces the variance of the scores of images it was not fitted on"] == _claims.HOLDS
     assert good["(ours) The default of `predictive` does no harm"] == _claims.FAILS
-    sure = verdicts(table(lambda m: 1.0, entropy=lambda m: 0.1 if m == "single MLE network" else 0.6), "HMC")
+    sure = verdicts(table(lambda m: 1.0, entropy=lambda m: 0.1 if m == "single MLE network" else 0.6), "tempered")
     assert sure["A single MLE network is over-confident where the Bayesian one is not"] == _claims.HOLDS
     assert sure["(ours) g has mean zero on draws it was not fitted on"] == _claims.HOLDS
-    rough = verdicts(table(lambda m: 1.0, regression=0.6))
-    assert rough["(ours) Where the predictive is smooth, structure pays"] == _claims.FAILS
+    for regression, verdict in ((0.6, _claims.PART), (0.09, _claims.HOLDS)):  # intervals hold in both
+        rough = verdicts(table(lambda m: 1.0, regression=regression))
+        assert rough["(ours) Where the predictive is smooth, structure pays"] == verdict
+
+
+def test_verdicts_on_converged_draws():
+    converged, gains = "(ours) The draws have converged, by what is predicted", "(ours) On converged draws the default"
+    biased = "(ours) Scores by pSGLD, run as in the paper, are those of the posterior"
+    good, poor = (
+        {c.claim: c.verdict for c in bnn.claims(frame, bnn.FULL)}
+        for frame in (table(lambda m: 0.5, default=0.5), table(lambda m: 0.9, default=0.9, ess=300.0, bias=0.1))
+    )
+    for claim, expected in ((converged, _claims.PART), (gains, _claims.FAILS), (biased, _claims.FAILS)):
+        name = next(c for c in good if c.startswith(claim))
+        assert (good[name], poor[name]) == (_claims.HOLDS, expected)
 
 
 def test_figures_have_a_panel_for_everything():
@@ -125,7 +147,7 @@ def test_rows_of_a_cell(problem):
     assert ratios.groupby("seen").size().tolist() == [6, 6]
     assert np.isfinite(ratios.ratio).all()
     assert scores["last layer"].shape == (6,)
-    state = sampler_row(problem, samples, f, 1.0)
+    state = sampler_row(problem, samples, f)
     assert state["draws"] == 24
     default = pandas.DataFrame(default_rows(problem, Split.of(samples, f, "chains", 0), 0))
     assert (default.ratio[default.helped == 0] == 1).all()
@@ -133,7 +155,7 @@ def test_rows_of_a_cell(problem):
 
 def test_the_converged_run_goes_on_where_it_was_stopped(tmp_path, problem, monkeypatch):
     """End to end on a tiny problem: the same draws whether it was stopped or not, and all files."""
-    monkeypatch.setattr(bnn_converged.Problem, "of", lambda *_: problem)
+    monkeypatch.setattr(Problem, "of", lambda *_: problem)
     plan = bnn_converged.TINY
     path = tmp_path / "stopped" / "state.npz"
     path.parent.mkdir()
@@ -149,15 +171,16 @@ def test_the_converged_run_goes_on_where_it_was_stopped(tmp_path, problem, monke
         bnn_converged.sample(problem, plan, path)
     monkeypatch.setattr(np, "savez", saved)
     assert int(np.load(path)["done"]) == 2  # the file that was being written is not there
-    found = bnn_converged.converged(plan, path.parent)
+    bnn_converged.converged(plan, path.parent)
     whole = bnn_converged.sample(problem, plan, tmp_path / "whole.npz")
     np.testing.assert_array_equal(np.load(path)["draws"], whole["draws"])
     assert whole["draws"].shape == (4, 12, 405)
-    assert found["draws"] == 48
-    kept = np.load(path.parent / "predictions.npz")
-    assert kept["scores"].shape == kept["controls"].shape == (4, 12, len(problem.images))
-    table = pandas.read_csv(path.parent / "rows.csv")
-    assert {"ratio", "sampler", "default", "score"} == set(table.part)
+    np.testing.assert_array_equal(np.load(path)["restarts"], whole["restarts"])
+    bnn_converged.converged(plan, path.parent, fewer=5)
+    rows = bnn.cell("tempered", ("", 8, 3, 3), str(path.parent / "kept.npz"), 5, 0)
+    assert {"ratio", "sampler", "default", "score", "coverage"} == {row["part"] for row in rows}
+    assert next(row for row in rows if row["part"] == "sampler")["draws"] == 20
+    assert bnn.cell("tempered", ("", 8, 3, 3), "", 5, 0) == []  # the kept draws are of other digits
     with pytest.raises(scv.InputError, match="another run"):
         bnn_converged.sample(problem, replace(plan, seed=1), path)
 
