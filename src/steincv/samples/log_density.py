@@ -29,12 +29,12 @@ class LogDensity:
         """Take a JAX function of many points. It is given few different numbers of them: each would compile anew."""
 
         def batch(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            import jax
+            from .mapped import in_double  # which needs JAX
 
             size = max(64, 1 << (len(x) - 1).bit_length())
-            with jax.enable_x64(True):
-                value, gradient = program(np.concatenate([x, np.repeat(x[:1], size - len(x), axis=0)]))
-                return np.asarray(value)[: len(x)], np.asarray(gradient)[: len(x)]
+            points = np.concatenate([x, np.repeat(x[:1], size - len(x), axis=0)])
+            value, gradient = in_double(lambda: program(points))
+            return np.asarray(value)[: len(x)], np.asarray(gradient)[: len(x)]
 
         return cls(batch)
 
@@ -61,7 +61,15 @@ class LogDensity:
                 f"`log_density` returned an array of shape {np.shape(found)} at one draw; expected a number, or a "
                 f"pair of the log density and its gradient."
             )
-        made(point[None])
+        try:
+            made(point[None])
+        except InputError as error:
+            if "float32" not in str(error):
+                raise
+            raise InputError(
+                f"{error} It closes over an array that a program compiled in single precision holds: make it JAX's, "
+                f"jnp.asarray(array), or sample in double precision, jax.config.update('jax_enable_x64', True)."
+            ) from error
         return made
 
     def __call__(self, x: Float[np.ndarray, "n dim"]) -> At:
