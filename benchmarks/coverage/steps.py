@@ -88,9 +88,12 @@ def study(tasks, processes, seconds):
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         running = pool.imap_unordered(repeat, tasks)
         for _ in tasks:
+            left = seconds - (time.perf_counter() - start)
             try:
-                (*cell, seed), seen = running.next(max(1.0, seconds - (time.perf_counter() - start)))
+                (*cell, seed), seen = running.next(max(left, 1e-3))
             except multiprocessing.TimeoutError:
+                break
+            if left <= 0:
                 break
             found.setdefault(tuple(cell), {})[seed] = seen
     return found
