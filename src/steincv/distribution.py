@@ -27,7 +27,7 @@ from .families.problem import resampled
 from .judging.diagnostics import stein_status
 from .judging.error_bars import Average
 from .judging.passing import Choice, Passed, pass_over
-from .judging.quantiles import indicator_draws, plain_quantile, quantile_draws, weighted_quantile
+from .judging.quantiles import indicator_draws, plain_quantiles, quantile_draws, weighted_quantile
 from .judging.weighted import Weights
 from .result import Estimate
 from .runtime.threads import Team, workers
@@ -122,7 +122,7 @@ def with_quantiles(result: Estimate, asked: tuple[Any, ...], levels: Sequence[fl
     values = setting.values
     seen = setting.judged(values.array)
     weights = setting.judged_weights
-    plain = [plain_quantile(seen, p) if weights is None else weighted_quantile(seen, p, weights) for p in levels]
+    plain = plain_quantiles(seen, levels) if weights is None else [weighted_quantile(seen, p, weights) for p in levels]
     found = setting.fit(at_levels(plain, levels))
     judge = setting.judge(found, values.labels, values.shape)
     estimates = []
@@ -305,7 +305,7 @@ def _file_probability(setting: OnFile, cuts: Any, upward: bool) -> Estimate:
 
 def with_file_quantiles(result: Estimate, asked: tuple[Any, ...], levels: Sequence[float]) -> Estimate:
     """Return the result with quantiles: a Newton step of all draws from where those that are fitted on have them."""
-    filed = OnFile(*asked).fit(lambda values: at_levels([plain_quantile(values.array, p) for p in levels], levels))
+    filed = OnFile(*asked).fit(lambda values: at_levels(plain_quantiles(values.array, levels), levels))
     jumps, values = filed.jumps, filed.values
     judge = filed.judge(values.labels, values.shape)
     estimates = []

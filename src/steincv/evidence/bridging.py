@@ -24,7 +24,7 @@ from ..families.method import Method
 from ..families.monte_carlo import MonteCarlo
 from ..families.polynomial.polynomial import Polynomial, feature_count
 from ..judging.diagnostics import LOW_ESS, RHAT_LIMIT, rare_draws_status
-from ..judging.error_bars import Average, average, split_rhat
+from ..judging.error_bars import Average, as_slow_as, average, split_rhat
 from ..judging.status import Code, Status
 from ..result import Estimate
 from ..runtime.validation import InputError, whole_number
@@ -261,7 +261,8 @@ class _Sides:
         # folds have different proposals, so means of their own, which is no error: take each one's off
         expected = means * below / above
         away = (posterior - self.own(np.broadcast_to(expected[:, None, None], self.ratio.shape))) / below
-        side = average(away[..., None])
+        plain = average(scipy.special.expit(shift - self.own(self.ratio))[..., None])
+        side = as_slow_as(plain, average(away[..., None]), away[..., None])
         errors = share * np.array([float(side.standard_error[0]) for side in sides]) / above
         squares = np.append(errors**2, side.standard_error[0] ** 2)
         freedom = np.array([float(each.degrees_of_freedom[0]) for each in [*sides, side]])
