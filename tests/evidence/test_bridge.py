@@ -4,9 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.signal
 import scipy.special
+import scipy.stats
 
 import steincv as scv
+from steincv.judging.error_bars import as_slow_as, average
 from steincv.samples.log_density import LogDensity
 
 
@@ -199,6 +202,23 @@ def test_bayes_factors_of_any_two():
     assert abs(found.log - 1.0) < 1e-9
     with pytest.raises(scv.InputError, match="bridge"):
         scv.bayes_factor(first, scv.estimate(samples))
+
+
+def test_the_error_bar_is_no_shorter_than_blocks_of_a_slow_chain_say(as_users_have_it):
+    """Where ten draws or more count as one, the posterior side's error is at least that of means over blocks."""
+    rng = np.random.default_rng(0)
+    x = scipy.signal.lfilter([1.0], [1.0, -0.97], rng.normal(size=(4, 500, 2)), axis=1) * np.sqrt(1 - 0.97**2)
+    heavy = scipy.stats.t(5)
+    y = heavy.ppf(scipy.special.ndtr(x))
+    samples = scv.Samples(y, -6 * y / (5 + y**2))
+    result = scv.bridge(samples, lambda y: jnp.sum(-3 * jnp.log1p(y**2 / 5)), method=scv.Polynomial(2))
+    plain = average(result.values)
+    raw = average(result.controlled)
+    wide = as_slow_as(plain, raw, result.controlled)
+    assert (wide.standard_error > 1.05 * raw.standard_error).all()
+    assert result.info["posterior_error"] >= 0.99 * wide.standard_error[0]
+    exact = -2 * np.log(heavy.pdf(0.0))
+    assert abs(float(result.mean) - exact) < 4 * float(result.standard_error)
 
 
 BAD = {
