@@ -6,11 +6,12 @@ import pytest
 import scipy.integrate
 import scipy.signal
 import scipy.special
-import scipy.stats
 
 import steincv as scv
-from steincv.judging.error_bars import as_slow_as, average
+from steincv.evidence import bridging
+from steincv.judging.error_bars import Average, average
 from steincv.samples.log_density import LogDensity
+from steincv.stein.folds import make_folds
 
 
 class Unknown:
@@ -204,21 +205,30 @@ def test_bayes_factors_of_any_two():
         scv.bayes_factor(first, scv.estimate(samples))
 
 
-def test_the_interval_knows_how_slowly_the_chain_moves(as_users_have_it):
-    """Ten draws or more count as one: far draws come together, and the posterior side's tails were seldom looked at."""
+def test_the_error_bar_is_no_shorter_than_that_of_blocks_of_a_slow_chain():
+    """What control variates leave may go as slowly as the chain, by autocorrelations too small to be seen."""
     rng = np.random.default_rng(0)
-    x = scipy.signal.lfilter([1.0], [1.0, -0.99], rng.normal(size=(4, 500, 2)), axis=1) * np.sqrt(1 - 0.99**2)
-    y = scipy.stats.t(5).ppf(scipy.special.ndtr(x))
-    samples = scv.Samples(y, -6 * y / (5 + y**2))
-    result = scv.bridge(samples, lambda y: jnp.sum(-3 * jnp.log1p(y**2 / 5)), method=scv.Polynomial(2))
-    alone = average(result.controlled)  # as if the chain were as quick as what is left
-    wide = as_slow_as(average(result.values), alone, result.controlled)
-    assert wide.half_width() * wide.standard_error > 1.05 * alone.half_width() * alone.standard_error
-    assert result.info["posterior_error"] >= 0.99 * wide.standard_error[0]
-    assert (
-        result._average.half_width() > 1.05 * alone.half_width()[0]
-        or result.info["proposal_error"] > wide.standard_error
-    )
+    noise = rng.normal(size=(4, 2000))
+    slow = scipy.signal.lfilter([0.1], [1.0, -0.99], rng.normal(size=(4, 2000)), axis=1)
+    folds = make_folds(4, 2000)
+    sides = bridging._Sides("any", folds, np.stack([slow] * 4), np.zeros((4, 8, 1)), np.zeros((4, 8)))
+    known = Average(*(np.array([a]) for a in (0.5, 1e-9, 100.0)))
+    left = 0.5 + 0.01 * (noise + 0.3 * slow)
+    found = sides.answer(0.0, left, [known] * 4, "any")
+    alone = average(left[..., None])
+    assert found.posterior_error > 1.2 * float(alone.standard_error[0]) / 0.5
+    assert found.average.half_width() > alone.half_width()[0]
+
+
+def test_the_answer_with_the_shortest_interval_wins_not_that_with_the_smallest_error():
+    def answer(error, freedom):
+        mean, error, ess, freedom = map(np.asarray, (0.0, error, 1000.0, freedom))
+        known = Average(mean, error, ess, degrees_of_freedom=freedom)
+        return bridging._Answer(known, np.zeros((1, 1)), 0.0, 0.0, 0.0, "any")
+
+    lucky, sound = answer(1.0, 2.0), answer(1.5, 100.0)
+    assert bridging._best([lucky, sound]) is sound
+    assert bridging._best([answer(0.2, 2.0), sound]) is not sound
 
 
 BAD = {
