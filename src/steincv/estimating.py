@@ -201,7 +201,7 @@ def inputs_of(
     values = values_of(f, samples)
     check_standard(samples)  # before any fold is looked at: what cannot be used is named by its place among all draws
     points = gather(samples, f, values.array, orbits, coordinates, plan, seed)
-    weights = Weights.of(samples, plan)
+    weights = None if samples.log_weights is None else Weights.of(samples, plan)
     return Inputs(samples, f, values, method, plan, seed, guard, executor, coordinates, points, weights)
 
 

@@ -10,7 +10,7 @@ Reference: Kallioinen, Paananen, Buerkner, Vehtari (2024), Statistics and Comput
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.special
@@ -36,13 +36,21 @@ from ..stein.folds import make_folds
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# The last digits of a covariance are lost to the two means that are taken off: so many units of them.
-ROUND_OFF = 64.0
-# So many errors are as much as an interval of this level, where few draws carry the error.
-ERRORS, LEVEL = 3.0, 0.95
-# Of a square of a parameter and a log density that is nearly quadratic. Where Auto(), whose polynomials end before it,
-# left such products to kernels, the far draws of what was left made error bars too small (benchmarks/sensitivity.py).
-DEGREE = 4
+
+class Settings(NamedTuple):
+    """What is fitted by default, and what error bars hold."""
+
+    # The last digits of a covariance are lost to the two means that are taken off: so many units of them.
+    round_off: float = 64.0
+    # So many errors are as much as an interval of this level, where few draws carry the error.
+    errors: float = 3.0
+    level: float = 0.95
+    # Of a square of a parameter and a log density that is nearly quadratic. Where Auto(), whose polynomials end sooner,
+    # left such products to kernels, the far draws of what was left made errors too small (benchmarks/sensitivity.py).
+    degree: int = 4
+
+
+SETTINGS = Settings()
 
 
 def sensitivity(
@@ -103,9 +111,9 @@ def sensitivity(
 def _default(samples: Samples) -> Method:
     """Return the default, with the products of squares and of a quadratic log density where the draws carry them."""
     fitted = min(fold.train.size for fold in make_folds(*samples.draws.shape[:2]))
-    if feature_count(samples.dim, DEGREE) > LIMITS.cubic_features_per_draw * fitted:
+    if feature_count(samples.dim, SETTINGS.degree) > LIMITS.cubic_features_per_draw * fitted:
         return Auto()
-    return Stack([Auto(), Polynomial(DEGREE)])
+    return Stack([Auto(), Polynomial(SETTINGS.degree)])
 
 
 def _log(name: str, log: Any, samples: Samples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -178,15 +186,17 @@ def _told(found: Average) -> Average:
     knows, by its degrees of freedom (1.4 of them are usual where products are left to kernels), the error alone does
     not: three of them held .88 of the derivatives of a logistic regression, 95 % intervals .97.
     """
-    wider = found.half_width(LEVEL) / ERRORS
-    freedom = np.where(wider > 1, scipy.special.stdtridf(0.5 + LEVEL / 2, ERRORS), found.degrees_of_freedom)
+    wider = found.half_width(SETTINGS.level) / SETTINGS.errors
+    freedom = np.where(
+        wider > 1, scipy.special.stdtridf(0.5 + SETTINGS.level / 2, SETTINGS.errors), found.degrees_of_freedom
+    )
     error = np.maximum(wider, 1.0) * found.standard_error
     return replace(found, standard_error=error, degrees_of_freedom=freedom)
 
 
 def _rounded(found: Average, size: Float[np.ndarray, " out"]) -> Average:
     """Return the average with the round-off of products of that size in its error bar, where there is an error."""
-    error = np.hypot(found.standard_error, ROUND_OFF * np.finfo(float).eps * size)
+    error = np.hypot(found.standard_error, SETTINGS.round_off * np.finfo(float).eps * size)
     return replace(found, standard_error=np.where(found.standard_error > 0, error, 0.0))
 
 

@@ -11,19 +11,17 @@ from .chain_statistics import effective_draws
 from .error_bars import Average
 from .weighted import Weights
 
-# The quantiles between which a normal distribution has one standard deviation on either side, as ArviZ rounds them.
-ONE_DEVIATION = (0.1586553, 0.8413447)
-
 
 def plain_quantiles(values: Float[np.ndarray, "chain draw out"], levels: Sequence[float]) -> list[Average]:
     """Return the quantiles of every output over all draws, level by level, with ArviZ's error and effective size."""
     ordered = np.sort(values.reshape(-1, values.shape[-1]), axis=0)
     size, each = len(ordered), np.arange(values.shape[-1])
+    one_deviation = (0.1586553, 0.8413447)  # on either side of a normal distribution's middle, as ArviZ rounds them
     found = []
     for level in levels:
         mean = np.quantile(ordered, level, axis=0)
         ess = effective_draws(1.0 * (values <= mean))
-        places = np.array([scipy.special.betaincinv(ess * level + 1, ess * (1 - level) + 1, p) for p in ONE_DEVIATION])
+        places = np.array([scipy.special.betaincinv(ess * level + 1, ess * (1 - level) + 1, p) for p in one_deviation])
         places = places * size - 1
         low = ordered[np.floor(np.maximum(places[0], 0)).astype(int), each]
         high = ordered[np.ceil(np.minimum(places[1], size - 1)).astype(int), each]
