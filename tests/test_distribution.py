@@ -5,11 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.signal
 from densities import bent_mixture, gaussian
 from scipy.special import ndtr, ndtri
 
 import steincv as scv
-from steincv.judging.quantiles import in_order
+from steincv.judging.quantiles import in_order, plain_quantiles
 
 QUICK = scv.Polynomial(2)
 
@@ -104,15 +105,19 @@ def test_in_order_pools_neighbours_that_cross():
     assert [m[0] for m in in_order(means, errors)] == [1.0, 2.5, 2.5, 4.0]
 
 
-def test_the_plain_quantile_is_arviz_s():
-    arviz_stats = pytest.importorskip("arviz_stats.base")
-    samples = bent_mixture(6, 4, 200, 2)
-    plain = scv.estimate(samples, stat=("mean", 0.25), method=QUICK).quantile(0.25).plain
-    theirs = [
-        arviz_stats.array_stats.mcse(samples.draws[..., k], chain_axis=0, draw_axis=1, method="quantile", prob=0.25)
-        for k in range(2)
-    ]
-    np.testing.assert_allclose(plain.standard_error, theirs)
+@pytest.mark.parametrize("correlation", [0.0, 0.95])
+def test_the_plain_quantile_is_arviz_s(correlation):
+    arviz_stats = pytest.importorskip("arviz_stats.base").array_stats
+    noise = np.random.default_rng(0).normal(size=(4, 301, 5))
+    x = scipy.signal.lfilter([1.0], [1.0, -correlation], noise, axis=1)
+    x[..., 1], x[..., 2] = np.round(x[..., 1]), 3.0  # ties, and a constant
+    levels = (0.001, 0.25, 0.5, 0.99)
+    for level, found in zip(levels, plain_quantiles(x, levels), strict=True):
+        how = {"chain_axis": 0, "draw_axis": 1, "method": "quantile", "prob": level}
+        each = [x[..., k] for k in range(5)]
+        np.testing.assert_allclose(found.standard_error, [arviz_stats.mcse(one, **how) for one in each], rtol=1e-12)
+        np.testing.assert_allclose(found.ess, [arviz_stats.ess(one, **how) for one in each], rtol=1e-12)
+        np.testing.assert_allclose(found.mean, np.quantile(x, level, axis=(0, 1)), rtol=1e-12)
 
 
 def test_far_out_the_plain_estimate_is_reported_and_said_so():

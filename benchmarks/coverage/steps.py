@@ -1,14 +1,18 @@
 """Do 95 % intervals of probabilities and quantiles cover the truth? Six densities of the coverage study, three sizes.
 
-    python benchmarks/coverage/steps.py [REPEATS] [polynomial | auto] [SIZE...]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/coverage/steps.py --methods polynomial auto --repeats 60 --processes 4
+    python benchmarks/coverage/steps.py --show
 
-Both coordinates, five levels each. Draws are chains with one effective draw in four. Every set of repeats adds its rows
-to results/steps_coverage.csv; those that are there are not made again.
+Both coordinates, five levels each. Draws are chains with one effective draw in four. What is finished at the limit of
+`--seconds` is written: a row says how many repeats it rests on. Rows of the same method, density and size are replaced.
 """
 
+import argparse
 import csv
 import functools
-import sys
+import multiprocessing
+import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -64,23 +68,46 @@ def cuts(name):
     )
 
 
-def study(method, name, size, repeats):
-    """Return the rows of one density and one size."""
+def repeat(task):
+    """Return the task, and what is seen of probabilities and of quantiles on one set of draws."""
+    method, name, size, seed = task
     target, truth = TARGETS[name], cuts(name)
-    found = {"probability": [], "quantile": []}
-    for repeat in range(repeats):
-        x = target.chains(np.random.default_rng([size, repeat]), 4, size, CORRELATION)
-        samples = scv.Samples(x, target.score(x))
-        made = scv.probability(samples, below={f"x[{k}]": truth[k] for k in (0, 1)}, method=METHODS[method]())
-        result = scv.estimate(samples, stat=("mean", *LEVELS), method=METHODS[method]())
-        found["probability"].append(_numbers([made], np.tile(LEVELS, 2)))
-        found["quantile"].append(_numbers([result.quantile(p) for p in LEVELS], truth.T.ravel()))
-    for kind, each in found.items():
+    x = target.chains(np.random.default_rng([size, seed]), 4, size, CORRELATION)
+    samples = scv.Samples(x, target.score(x))
+    made = scv.probability(samples, below={f"x[{k}]": truth[k] for k in (0, 1)}, method=METHODS[method]())
+    result = scv.estimate(samples, stat=("mean", *LEVELS), method=METHODS[method]())
+    return task, {
+        "probability": _numbers([made], np.tile(LEVELS, 2)),
+        "quantile": _numbers([result.quantile(p) for p in LEVELS], truth.T.ravel()),
+    }
+
+
+def study(tasks, processes, seconds):
+    """Return what every task that ended in time has seen, by method, density and size."""
+    found, start = {}, time.perf_counter()
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        running = pool.imap_unordered(repeat, tasks)
+        for _ in tasks:
+            left = seconds - (time.perf_counter() - start)
+            try:
+                (*cell, seed), seen = running.next(max(left, 1e-3))
+            except multiprocessing.TimeoutError:
+                break
+            if left <= 0:
+                break
+            found.setdefault(tuple(cell), {})[seed] = seen
+    return found
+
+
+def summed(cell, seen):
+    """Return the rows of one method, density and size."""
+    for kind in ("probability", "quantile"):
+        each = [seen[seed][kind] for seed in sorted(seen)]
         error, plain, covered, plain_covered, said, ratio = (np.array(part) for part in zip(*each, strict=True))
         for j in range(10):
             k, i = (j // 5, j % 5) if kind == "probability" else (j % 2, j // 2)
             quiet = ~said[:, j]
-            yield (method, name, size, kind, f"x{k}", LEVELS[i], repeats, covered[:, j].mean().round(4),
+            yield (*cell, kind, f"x{k}", LEVELS[i], len(each), covered[:, j].mean().round(4),
                    f"{covered[quiet, j].sum()}/{quiet.sum()}", plain_covered[:, j].mean().round(4),
                    round(float((plain[:, j] ** 2).mean() / (error[:, j] ** 2).mean()), 2),
                    round(float(1 / np.median(ratio[:, j])), 2))  # fmt: skip
@@ -115,21 +142,44 @@ def show(path=PATH):
               f"median gain {np.median([float(r['gain']) for r in mine]):.1f}")  # fmt: skip
 
 
-def main(repeats=40, method="polynomial", *sizes):
-    done = set()
-    if PATH.exists():
-        with PATH.open() as file:
-            done = {(r["method"], r["density"], int(r["ess"])) for r in csv.DictReader(file)}
-    for size in sizes or SIZES:
-        for name in TARGETS:
-            if (method, name, size) in done:
-                continue
-            made = list(study(method, name, size, repeats))
-            new = not PATH.exists()
-            with PATH.open("a", newline="") as file:
-                csv.writer(file).writerows([COLUMNS] * new + made)
-    show()
+def write(found, path):
+    """Write rows, and leave those of other methods, densities and sizes as they are."""
+    rows = []
+    if path.exists():
+        with path.open() as file:
+            rows = [tuple(r) for r in list(csv.reader(file))[1:] if (*r[:2], int(r[2])) not in found]
+    for cell, seen in found.items():
+        rows += summed(cell, seen)
+    part = path.with_suffix(".part")
+    with part.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
+    part.replace(path)
+
+
+def main():
+    ask = argparse.ArgumentParser()
+    ask.add_argument("--methods", nargs="+", choices=METHODS, default=["polynomial"])
+    ask.add_argument("--sizes", nargs="+", type=int, default=SIZES)
+    ask.add_argument("--densities", nargs="+", choices=TARGETS, default=list(TARGETS))
+    ask.add_argument("--repeats", type=int, default=40)
+    ask.add_argument("--first", type=int, default=0, help="the first seed, to choose on some and check on others")
+    ask.add_argument("--processes", type=int, default=1)
+    ask.add_argument("--seconds", type=float, default=float("inf"))
+    ask.add_argument("--path", type=Path, default=PATH)
+    ask.add_argument("--show", action="store_true")
+    given = ask.parse_args()
+    if not given.show:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        tasks = [
+            (method, name, size, given.first + seed)
+            for seed in range(given.repeats)
+            for method in given.methods
+            for size in given.sizes
+            for name in given.densities
+        ]
+        write(study(tasks, given.processes, min(given.seconds, 1e6)), given.path)
+    show(given.path)
 
 
 if __name__ == "__main__":
-    main(*(int(a) if a.isdecimal() else a for a in sys.argv[1:]))
+    main()

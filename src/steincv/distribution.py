@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,27 +19,24 @@ from .cuts import (
     thresholds,
     without_tails,
 )
-from .estimating import Judge, Seen, enough, opened, read_whole, seen_as, seen_in
-from .families.auto import Auto
-from .families.method import CrossFit, Method, Spaced, Training
-from .families.points import Points, gather
+from .estimating import FileInputs, Inputs, Judge, Seen, inputs_of, seen_as, seen_in
+from .families.method import CrossFit, Method, Training
 from .families.problem import resampled
 from .judging.diagnostics import stein_status
 from .judging.error_bars import Average
 from .judging.passing import Choice, Passed, pass_over
-from .judging.quantiles import indicator_draws, plain_quantile, quantile_draws, weighted_quantile
+from .judging.quantiles import indicator_draws, plain_quantiles, quantile_draws, weighted_quantile
 from .judging.weighted import Weights
 from .result import Estimate
 from .runtime.threads import Team, workers
-from .runtime.validation import InputError, whole_number
+from .runtime.validation import InputError
 from .samples.derivatives import Derivatives
 from .samples.samples import Samples
-from .samples.source import Source
 from .samples.streamed import Streamed
-from .samples.values import Functions, Targets, Values, by_name, values_of
+from .samples.values import Targets, Values
 from .stein.bases import Columns, Jumps, Points as Cloud, Wanted, find_jumps
 from .stein.coordinates import Bilinear, Evaluator, Standardise, check_standard
-from .stein.folds import Fold, held_out, make_folds, stretches
+from .stein.folds import make_folds, stretches
 
 
 def probability(
@@ -80,49 +77,29 @@ def probability(
     """
     if (above is None) == (below is None):
         raise InputError("give one threshold, `above` or `below`: scv.probability(samples, f, above=0.0).")
-    if not isinstance(samples, Samples | Streamed):
-        raise InputError(f"`samples` must be a steincv.Samples, got {type(samples).__name__}.")
-    method = Auto() if method is None else method
-    if not isinstance(method, Method):
-        raise InputError(f"`method` must be a method such as steincv.Polynomial(), got {method!r}.")
-    if coordinates not in ("auto", "affine", "learned"):
-        raise InputError(f'`coordinates` must be "auto", "affine" or "learned", got {coordinates!r}.')
-    seed = whole_number("seed", seed, 0)
+    sampling = (folds, gap, cross_fit, test_fraction)
+    taken = inputs_of(samples, f, method, seed, sampling, guard, executor, coordinates, orbits)
     cuts, upward = (below, False) if above is None else (above, True)
-    if isinstance(samples, Streamed):
-        spaced = Spaced(method, folds, gap, seed, coordinates)
-        functions, step = opened(samples, f, spaced, {"cross_fit": not cross_fit, "executor": executor is not None})
-        if step > 1:
-            return _file_probability(OnFile(samples.source, functions, spaced, step, guard), cuts, upward)
-        samples, f = read_whole(samples, functions)
-    chains, draws, _ = samples.draws.shape
-    enough("`samples` holds", chains, draws)
-    plan = make_folds(chains, draws, folds, gap) if cross_fit else [held_out(chains, draws, test_fraction)]
-    if not cross_fit:
-        enough(f"`test_fraction` = {test_fraction} leaves", chains, len(plan[0].test.draws))
-    f = by_name(f, samples)
-    values = values_of(f, samples)
+    if isinstance(taken, FileInputs):
+        return _file_probability(OnFile(*taken), cuts, upward)
+    setting, values, weights = Setting(*taken), taken.values, taken.weights
     wanted, shape = thresholds(cuts, upward, values)
-    check_standard(samples)
-    points = gather(samples, f, values.array, orbits, coordinates, plan, seed)
-    weights = Weights.of(samples, plan)
-    setting = Setting(samples, f, values, method, plan, seed, guard, executor, coordinates, points, weights)
     found = setting.fit(wanted)
     columns = found.columns
     plain = setting.seen(indicator_draws(setting.judged(columns(values.array)), setting.judged_weights))
     judge = setting.judge(found, columns.labels(values.labels), shape)
     usable = (setting.seen(choice).where(np.isfinite(choice).all(axis=(0, 1)), plain) for choice in found.choices)
-    counted = samples.size if weights is None else weights.ess
+    counted = taken.samples.size if weights is None else weights.ess
     return sensible(doubted(judge(plain, *usable), found.doubt), columns, 1 / counted)
 
 
-def with_quantiles(result: Estimate, asked: tuple[Any, ...], levels: Sequence[float]) -> Estimate:
-    """Return the result with an `Estimate` of the quantiles at each of the levels; `asked`: what `Setting` holds."""
-    setting = Setting(*asked)
+def with_quantiles(result: Estimate, taken: Inputs, levels: Sequence[float]) -> Estimate:
+    """Return the result with an `Estimate` of the quantiles at each of the levels."""
+    setting = Setting(*taken)
     values = setting.values
     seen = setting.judged(values.array)
     weights = setting.judged_weights
-    plain = [plain_quantile(seen, p) if weights is None else weighted_quantile(seen, p, weights) for p in levels]
+    plain = plain_quantiles(seen, levels) if weights is None else [weighted_quantile(seen, p, weights) for p in levels]
     found = setting.fit(at_levels(plain, levels))
     judge = setting.judge(found, values.labels, values.shape)
     estimates = []
@@ -151,21 +128,10 @@ class Found(NamedTuple):
     info: Mapping[str, Any]
 
 
-@dataclass(frozen=True, eq=False)
-class Setting:
-    """Samples, f and how to fit: everything but what is asked about the distribution of f."""
+class Setting(Inputs):
+    """What is known of samples and f, and how indicators of f are fitted and judged."""
 
-    samples: Samples
-    f: Any
-    values: Values
-    method: Method
-    plan: Sequence[Fold]
-    seed: int
-    guard: bool
-    executor: Any
-    coordinates: str
-    points: Points
-    weights: Weights | None
+    __slots__ = ()
 
     def fit(self, wanted: Sequence[Wanted]) -> Found:
         """Take the jumps out, and fit the method to what is left."""
@@ -217,15 +183,10 @@ class Setting:
 # Draws in a file --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class OnFile:
-    """Draws that stay in their file, f and how to fit: where f jumps is known of coordinates and linear functions."""
+class OnFile(FileInputs):
+    """Draws that stay in their file: where f jumps is known of coordinates and linear functions."""
 
-    source: Source
-    functions: Functions
-    spaced: Spaced
-    step: int
-    guard: bool
+    __slots__ = ()
 
     def fit(self, ask: Callable[[Values], list[Wanted]]) -> "Filed":
         """Take jumps out and fit on every so many draws, then pass over all of them."""
@@ -303,9 +264,9 @@ def _file_probability(setting: OnFile, cuts: Any, upward: bool) -> Estimate:
     return sensible(doubted(result, filed.jumps.doubt), columns, 1 / filed.passed.plain.size)
 
 
-def with_file_quantiles(result: Estimate, asked: tuple[Any, ...], levels: Sequence[float]) -> Estimate:
+def with_file_quantiles(result: Estimate, taken: FileInputs, levels: Sequence[float]) -> Estimate:
     """Return the result with quantiles: a Newton step of all draws from where those that are fitted on have them."""
-    filed = OnFile(*asked).fit(lambda values: at_levels([plain_quantile(values.array, p) for p in levels], levels))
+    filed = OnFile(*taken).fit(lambda values: at_levels(plain_quantiles(values.array, levels), levels))
     jumps, values = filed.jumps, filed.values
     judge = filed.judge(values.labels, values.shape)
     estimates = []

@@ -5,14 +5,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from .families.auto import Auto
 from .families.method import CrossFit, Method, Simpler, Spaced
-from .families.points import gather
+from .families.points import Points, gather
 from .judging.diagnostics import stein_status, value_status
 from .judging.error_bars import Average, as_slow_as, average
 from .judging.gain import widened_ratio
@@ -82,34 +82,13 @@ def estimate(
     >>> float(result.mean.round(6)), result.status[0][0].name
     (1.0, 'exact')
     """
-    if not isinstance(samples, Samples | Streamed):
-        raise InputError(f"`samples` must be a steincv.Samples, got {type(samples).__name__}.")
-    method = Auto() if method is None else method
-    if not isinstance(method, Method):
-        raise InputError(f"`method` must be a method such as steincv.Polynomial(), got {method!r}.")
-    if coordinates not in ("auto", "affine", "learned"):
-        raise InputError(f'`coordinates` must be "auto", "affine" or "learned", got {coordinates!r}.')
     stats, levels = _stats(stat)
-    seed = whole_number("seed", seed, 0)
+    sampling = (folds, gap, cross_fit, test_fraction)
+    taken = inputs_of(samples, f, method, seed, sampling, guard, executor, coordinates, orbits)
+    if isinstance(taken, FileInputs):
+        return _from_file(taken, "sd" in stats, levels)
+    samples, f, values, method, plan, seed, _, _, _, points, weights = taken
     spaced = Spaced(method, folds, gap, seed, coordinates)
-    if isinstance(samples, Streamed):
-        functions, step = opened(samples, f, spaced, {"cross_fit": not cross_fit, "executor": executor is not None})
-        if step > 1:
-            return _from_file(samples.source, functions, spaced, step, "sd" in stats, levels, guard)
-        samples, f = read_whole(samples, functions)
-    chains, draws, _ = samples.draws.shape
-    enough("`samples` holds", chains, draws)
-    plan: Sequence[Fold]
-    if cross_fit:
-        plan = make_folds(chains, draws, folds, gap)
-    else:
-        plan = [held_out(chains, draws, test_fraction)]
-        enough(f"`test_fraction` = {test_fraction} leaves", chains, len(plan[0].test.draws))
-    f = by_name(f, samples)
-    values = values_of(f, samples)
-    check_standard(samples)  # before any fold is looked at: what cannot be used is named by its place among all draws
-    points = gather(samples, f, values.array, orbits, coordinates, plan, seed)
-    weights = None if samples.log_weights is None else Weights.of(samples, plan)
     only_draws = points.values is values.array and weights is None
     step = 1
     if only_draws and cross_fit and type(method).cross_fit is Method.cross_fit:
@@ -125,10 +104,9 @@ def estimate(
         else:
             training = points.training(lambda x: targets(x) - center, plan, samples.names, seed, coordinates)
             averaged, fit = training.f, method.across(training)
-            points = points.judged(values.array, averaged)
-    info = {**fit.info, **points.info, **({"executor": team.report()} if isinstance(team, Team) else {})}
+            taken = taken._replace(points=points.judged(values.array, averaged))
+    info = {**fit.info, **taken.points.info, **({"executor": team.report()} if isinstance(team, Team) else {})}
     judged = samples
-    asked = (samples, f, values, method, plan, seed, guard, executor, coordinates, points, weights)
     if not cross_fit:
         judged, values, averaged, fit = _only(plan[0], samples, values, averaged, fit)
         weights = weights and weights.part(plan[0].test)
@@ -149,7 +127,82 @@ def estimate(
         result = result.with_sd(judge(plain, *(one.where(one.finite, plain) for one in found)))
     if not levels:
         return result
-    return _distribution().with_quantiles(result, asked, levels)
+    return _distribution().with_quantiles(result, taken, levels)
+
+
+class Inputs(NamedTuple):
+    """Checked draws, f and how to fit: everything but what is asked about f."""
+
+    samples: Samples
+    f: Any
+    values: Values
+    method: Method
+    plan: Sequence[Fold]
+    seed: int
+    guard: bool
+    executor: Any
+    coordinates: str
+    points: Points
+    weights: Weights | None
+
+
+class FileInputs(NamedTuple):
+    """The same of draws that stay in their file, of which every `step`-th is fitted on."""
+
+    source: Source
+    functions: Functions
+    spaced: Spaced
+    step: int
+    guard: bool
+
+
+def inputs_of(
+    samples: Samples | Streamed,
+    f: Any,
+    method: Method | None,
+    seed: int,
+    sampling: tuple[int | None, int, bool, float],
+    guard: bool,
+    executor: Any,
+    coordinates: Literal["auto", "affine", "learned"],
+    orbits: int | Literal["auto"],
+) -> Inputs | FileInputs:
+    """Check what a verb is given; `sampling`: its folds, gap, cross_fit and test_fraction."""
+    if not isinstance(samples, Samples | Streamed):
+        raise InputError(f"`samples` must be a steincv.Samples, got {type(samples).__name__}.")
+    method = Auto() if method is None else method
+    if not isinstance(method, Method):
+        raise InputError(f"`method` must be a method such as steincv.Polynomial(), got {method!r}.")
+    if coordinates not in ("auto", "affine", "learned"):
+        raise InputError(f'`coordinates` must be "auto", "affine" or "learned", got {coordinates!r}.')
+    seed = whole_number("seed", seed, 0)
+    folds, gap, cross_fit, test_fraction = sampling
+    if isinstance(samples, Streamed):
+        spaced = Spaced(method, folds, gap, seed, coordinates)
+        refused, source = {"cross_fit": not cross_fit, "executor": executor is not None}, samples.source
+        if strange := [f"`{name}`" for name, given in refused.items() if given]:
+            raise InputError(
+                f"{strange[0]} is not for draws in a file. Leave it out, or read the draws into steincv.Samples."
+            )
+        enough(f"{source.where} holds", *source.shape[:2])
+        functions = Functions.of(f, source)
+        whole_number("gap", gap, 0)
+        step = spaced.step(source.shape, functions.outputs(source))
+        if step > 1:
+            return FileInputs(source, functions, spaced, step, guard)
+        whole = source.every(1, functions.names)
+        samples, f = Samples(whole.draws, whole.scores, source.names), functions.in_memory(whole)
+    chains, draws, _ = samples.draws.shape
+    enough("`samples` holds", chains, draws)
+    plan = make_folds(chains, draws, folds, gap) if cross_fit else [held_out(chains, draws, test_fraction)]
+    if not cross_fit:
+        enough(f"`test_fraction` = {test_fraction} leaves", chains, len(plan[0].test.draws))
+    f = by_name(f, samples)
+    values = values_of(f, samples)
+    check_standard(samples)  # before any fold is looked at: what cannot be used is named by its place among all draws
+    points = gather(samples, f, values.array, orbits, coordinates, plan, seed)
+    weights = None if samples.log_weights is None else Weights.of(samples, plan)
+    return Inputs(samples, f, values, method, plan, seed, guard, executor, coordinates, points, weights)
 
 
 def _fit_large(samples: Samples, targets: Float[np.ndarray, "chain draw out"], spaced: Spaced, step: int) -> CrossFit:
@@ -163,10 +216,9 @@ def _fit_large(samples: Samples, targets: Float[np.ndarray, "chain draw out"], s
     return CrossFit(g, fit.info, simpler)
 
 
-def _from_file(
-    source: Source, functions: Functions, spaced: Spaced, step: int, sd: bool, levels: Sequence[float], guard: bool
-) -> Estimate:
+def _from_file(taken: FileInputs, sd: bool, levels: Sequence[float]) -> Estimate:
     """Estimate from more draws than are held: fit on every so many, then pass over all of them."""
+    source, functions, spaced, step, guard = taken
     start, method = time.perf_counter(), spaced.method
     if getattr(method, "checkpoint", None) is not None:
         raise InputError("`checkpoint` is not for draws in a file. Leave it out.")
@@ -196,33 +248,13 @@ def _from_file(
         result = result.with_sd(judge(plain, *(one.where(one.finite, plain) for one in better)))
     if not levels:
         return result
-    return _distribution().with_file_quantiles(result, (source, functions, spaced, step, guard), levels)
+    return _distribution().with_file_quantiles(result, taken, levels)
 
 
 def _distribution() -> ModuleType:
     from . import distribution  # which needs this module
 
     return distribution
-
-
-def opened(samples: Streamed, f: Any, spaced: Spaced, refused: Mapping[str, bool]) -> tuple[Functions, int]:
-    """Return f as it is read from a file, and the step at which draws are fitted on; `refused`: what files have not."""
-    for name, given in refused.items():
-        if given:
-            raise InputError(
-                f"`{name}` is not for draws in a file. Leave it out, or read the draws into steincv.Samples."
-            )
-    source = samples.source
-    enough(f"{source.where} holds", *source.shape[:2])
-    functions = Functions.of(f, source)
-    whole_number("gap", spaced.gap, 0)
-    return functions, spaced.step(source.shape, functions.outputs(source))
-
-
-def read_whole(samples: Streamed, functions: Functions) -> tuple[Samples, Any]:
-    """Return all draws of a file, and f as it is asked for in memory."""
-    whole = samples.source.every(1, functions.names)
-    return Samples(whole.draws, whole.scores, samples.source.names), functions.in_memory(whole)
 
 
 def seen_in(series: Series, passed: Passed, which: slice) -> "Seen":

@@ -4,10 +4,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.signal
 import scipy.special
 
 import steincv as scv
+from steincv.evidence import bridging
+from steincv.judging.error_bars import Average, average
 from steincv.samples.log_density import LogDensity
+from steincv.stein.folds import make_folds
 
 
 class Unknown:
@@ -199,6 +203,32 @@ def test_bayes_factors_of_any_two():
     assert abs(found.log - 1.0) < 1e-9
     with pytest.raises(scv.InputError, match="bridge"):
         scv.bayes_factor(first, scv.estimate(samples))
+
+
+def test_the_error_bar_is_no_shorter_than_that_of_blocks_of_a_slow_chain():
+    """What control variates leave may go as slowly as the chain, by autocorrelations too small to be seen."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(4, 2000))
+    slow = scipy.signal.lfilter([0.1], [1.0, -0.99], rng.normal(size=(4, 2000)), axis=1)
+    folds = make_folds(4, 2000)
+    sides = bridging._Sides("any", folds, np.stack([slow] * 4), np.zeros((4, 8, 1)), np.zeros((4, 8)))
+    known = Average(*(np.array([a]) for a in (0.5, 1e-9, 100.0)))
+    left = 0.5 + 0.01 * (noise + 0.3 * slow)
+    found = sides.answer(0.0, left, [known] * 4, "any")
+    alone = average(left[..., None])
+    assert found.posterior_error > 1.2 * float(alone.standard_error[0]) / 0.5
+    assert found.average.half_width() > alone.half_width()[0]
+
+
+def test_the_answer_with_the_shortest_interval_wins_not_that_with_the_smallest_error():
+    def answer(error, freedom):
+        mean, error, ess, freedom = map(np.asarray, (0.0, error, 1000.0, freedom))
+        known = Average(mean, error, ess, degrees_of_freedom=freedom)
+        return bridging._Answer(known, np.zeros((1, 1)), 0.0, 0.0, 0.0, "any")
+
+    lucky, sound = answer(1.0, 2.0), answer(1.5, 100.0)
+    assert bridging._best([lucky, sound]) is sound
+    assert bridging._best([answer(0.2, 2.0), sound]) is not sound
 
 
 BAD = {

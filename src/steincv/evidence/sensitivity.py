@@ -10,14 +10,19 @@ Reference: Kallioinen, Paananen, Buerkner, Vehtari (2024), Statistics and Comput
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import scipy.special
 from jaxtyping import Float
 
 from ..estimating import estimate
+from ..families.auto import Auto
+from ..families.budget import LIMITS
 from ..families.method import Method
-from ..judging.error_bars import Average, average
+from ..families.polynomial.polynomial import Polynomial, feature_count
+from ..families.stack import Stack
+from ..judging.error_bars import ROUND_OFF as EXACT, Average, as_slow_as, average
 from ..judging.gain import widened_ratio
 from ..judging.status import Code, Status
 from ..judging.verdict import gain_limit
@@ -26,12 +31,26 @@ from ..result import Estimate
 from ..runtime.validation import InputError
 from ..samples.samples import Samples, unit_range
 from ..samples.values import values_of
+from ..stein.folds import make_folds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# The last digits of a covariance are lost to the two means that are taken off: so many units of them.
-ROUND_OFF = 64.0
+
+class Settings(NamedTuple):
+    """What is fitted by default, and what error bars hold."""
+
+    # The last digits of a covariance are lost to the two means that are taken off: so many units of them.
+    round_off: float = 64.0
+    # So many errors are as much as an interval of this level, where few draws carry the error.
+    errors: float = 3.0
+    level: float = 0.95
+    # Of a square of a parameter and a log density that is nearly quadratic. Where Auto(), whose polynomials end sooner,
+    # left such products to kernels, the far draws of what was left made errors too small (benchmarks/sensitivity.py).
+    degree: int = 4
+
+
+SETTINGS = Settings()
 
 
 def sensitivity(
@@ -50,7 +69,8 @@ def sensitivity(
 
     **Arguments:**
 
-    - `samples`, `f`, `method`, `seed`: as for `estimate`.
+    - `samples`, `f`, `method`, `seed`: as for `estimate`. If `method` is not given, the default is stacked with a
+      polynomial of degree 4 where the draws carry one: products with a log density are of a degree two higher.
     - `log_prior`, `log_likelihood`: arrays `(chain, draw)`, or functions of the unconstrained vector; constants do not
       matter. One of them may be left out. The log Jacobian of a change of variables belongs to neither.
 
@@ -80,12 +100,20 @@ def sensitivity(
         v, _, size = _log(name, log, known)
         columns += [v[..., None], u * v[..., None]]
         sizes.append(float(size) * f_size)
-    result = estimate(known, np.concatenate(columns, axis=-1), method, seed=seed)
+    result = estimate(known, np.concatenate(columns, axis=-1), method or _default(samples), seed=seed)
     outputs = len(values.labels)
     found = [_Covariance(result, outputs, k, size) for k, size in enumerate(sizes)]
     labels = tuple(f"{name}[{label}]" for name in given for label in values.labels)
     sd = [f_size * np.sqrt(result.plain.ess[:outputs]) * result.plain.standard_error[:outputs]] * len(given)
     return _joined(labels, found, {**result.info, "sd": np.concatenate(sd).tolist()})
+
+
+def _default(samples: Samples) -> Method:
+    """Return the default, with the products of squares and of a quadratic log density where the draws carry them."""
+    fitted = min(fold.train.size for fold in make_folds(*samples.draws.shape[:2]))
+    if feature_count(samples.dim, SETTINGS.degree) > LIMITS.cubic_features_per_draw * fitted:
+        return Auto()
+    return Stack([Auto(), Polynomial(SETTINGS.degree)])
 
 
 def _log(name: str, log: Any, samples: Samples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -134,7 +162,8 @@ def _joined(labels: tuple[str, ...], found: list[_Covariance], info: Mapping[str
         np.concatenate([getattr(one, name) for one in found], axis=-1) for name in ("plain", "controlled")
     )
     size = np.concatenate([one.size for one in found])
-    old, new = (_rounded(average(series), size) for series in (plain, controlled))
+    old = _rounded(average(plain), size)
+    new = _rounded(as_slow_as(old, average(controlled), controlled), size)
     better = (widened_ratio(old, new) < gain_limit(old.ess)) | (new.standard_error == 0)
     method = [m for one in found for m in one.method]
     return Estimate(
@@ -143,16 +172,33 @@ def _joined(labels: tuple[str, ...], found: list[_Covariance], info: Mapping[str
         plain,
         np.where(better, controlled, plain),
         old,
-        new.where(better, old),
+        _told(new, old).where(better, old),
         tuple(m if use else "plain" for m, use in zip(method, better, strict=True)),
         tuple(tuple(s) for one in found for s in one.status),
         info,
     )
 
 
+def _told(found: Average, plain: Average) -> Average:
+    """Return the average with error bars of which three are no shorter than a 95 % interval on either side.
+
+    Products are largest at far draws: one or two may carry the error, and most runs do not have them. The interval
+    knows, by its degrees of freedom (1.4 of them are usual where products are left to kernels), the error alone does
+    not. What f + g is at a place of probability 1/m nobody knows from m effective draws: unless it is exact, the gain
+    that is told is therefore at most m.
+    """
+    least = np.where(found.standard_error > EXACT * plain.standard_error, plain.standard_error / np.sqrt(plain.ess), 0)
+    wider = found.half_width(SETTINGS.level) / SETTINGS.errors
+    freedom = np.where(
+        wider > 1, scipy.special.stdtridf(0.5 + SETTINGS.level / 2, SETTINGS.errors), found.degrees_of_freedom
+    )
+    error = np.maximum(np.maximum(wider, 1.0) * found.standard_error, least)
+    return replace(found, standard_error=error, degrees_of_freedom=freedom)
+
+
 def _rounded(found: Average, size: Float[np.ndarray, " out"]) -> Average:
     """Return the average with the round-off of products of that size in its error bar, where there is an error."""
-    error = np.hypot(found.standard_error, ROUND_OFF * np.finfo(float).eps * size)
+    error = np.hypot(found.standard_error, SETTINGS.round_off * np.finfo(float).eps * size)
     return replace(found, standard_error=np.where(found.standard_error > 0, error, 0.0))
 
 

@@ -3,25 +3,30 @@
 from collections.abc import Sequence
 
 import numpy as np
+import scipy.special
 from jaxtyping import Float
 from scipy.optimize import isotonic_regression
 
-from .error_bars import Average, array_stats
+from .chain_statistics import effective_draws
+from .error_bars import Average
 from .weighted import Weights
 
 
-def plain_quantile(values: Float[np.ndarray, "chain draw out"], level: float) -> Average:
-    """Return the quantile of every output over all draws, with ArviZ's error and effective size."""
-    chains, draws, outputs = values.shape
-    mean = np.quantile(values, level, axis=(0, 1))
-    error, ess = np.zeros(outputs), np.full(outputs, float(chains * draws))
-    moving = np.flatnonzero(values.max(axis=(0, 1)) > values.min(axis=(0, 1)))
-    if len(moving):
-        stats, how = array_stats(), {"chain_axis": 0, "draw_axis": 1, "method": "quantile", "prob": level}
-        error[moving] = stats.mcse(values[..., moving], **how)
-        ess[moving] = stats.ess(values[..., moving], **how)
-    fine = np.isfinite(ess) & np.isfinite(error)
-    return Average(mean, np.where(fine, error, 0.0), np.where(fine, ess, float(chains * draws)))
+def plain_quantiles(values: Float[np.ndarray, "chain draw out"], levels: Sequence[float]) -> list[Average]:
+    """Return the quantiles of every output over all draws, level by level, with ArviZ's error and effective size."""
+    ordered = np.sort(values.reshape(-1, values.shape[-1]), axis=0)
+    size, each = len(ordered), np.arange(values.shape[-1])
+    one_deviation = (0.1586553, 0.8413447)  # on either side of a normal distribution's middle, as ArviZ rounds them
+    found = []
+    for level in levels:
+        mean = np.quantile(ordered, level, axis=0)
+        ess = effective_draws(1.0 * (values <= mean))
+        places = np.array([scipy.special.betaincinv(ess * level + 1, ess * (1 - level) + 1, p) for p in one_deviation])
+        places = places * size - 1
+        low = ordered[np.floor(np.maximum(places[0], 0)).astype(int), each]
+        high = ordered[np.ceil(np.minimum(places[1], size - 1)).astype(int), each]
+        found.append(Average(mean, (high - low) / 2, ess))
+    return found
 
 
 def weighted_quantile(values: Float[np.ndarray, "chain draw out"], level: float, weights: Weights) -> Average:

@@ -56,9 +56,8 @@ class Derivatives:
         some = np.linspace(0, len(points) - 1, COMPARISON.draws).astype(int)
         try:
             tools = _tools()
-            with tools.jax.enable_x64(True):
-                found = tools.mapped(function, points[some])
-                slopes = tools.mapped(tools.jax.jacfwd(function), points[some])
+            each = (function, tools.jax.jacfwd(function))
+            found, slopes = tools.in_double(lambda: [tools.mapped(one, points[some]) for one in each])
         except Exception:  # whatever JAX cannot trace, or f cannot be asked for outside the sampler's library
             return None
         if found.shape != values[some].shape:

@@ -47,7 +47,15 @@ class LogDensity:
                 f"`log_density` returned an array of shape {np.shape(found)} at one draw; expected a number, or a "
                 f"pair of the log density and its gradient."
             )
-        made(point[None])
+        try:
+            made(point[None])
+        except InputError as error:
+            if "float32" not in str(error):
+                raise
+            raise InputError(
+                f"{error} It closes over an array that a program compiled in single precision holds: make it JAX's, "
+                f"jnp.asarray(array), or sample in double precision, jax.config.update('jax_enable_x64', True)."
+            ) from error
         return made
 
     def __call__(self, x: Float[np.ndarray, "n dim"]) -> At:
@@ -78,12 +86,14 @@ def _one_by_one(f: Callable[[np.ndarray], tuple[Any, Any]]) -> Callable[[np.ndar
 def _differentiated(f: Callable[[Any], Any]) -> Callable[[np.ndarray], tuple[Any, Any]]:
     import jax
 
+    from .mapped import in_double  # which needs JAX
+
     program = jax.jit(jax.vmap(jax.value_and_grad(f)))
 
     def batch(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         size = max(64, 1 << (len(x) - 1).bit_length())  # few different ones: each would compile anew
-        with jax.enable_x64(True):
-            value, gradient = program(np.concatenate([x, np.repeat(x[:1], size - len(x), axis=0)]))
-            return np.asarray(value)[: len(x)], np.asarray(gradient)[: len(x)]
+        points = np.concatenate([x, np.repeat(x[:1], size - len(x), axis=0)])
+        value, gradient = in_double(lambda: program(points))
+        return np.asarray(value)[: len(x)], np.asarray(gradient)[: len(x)]
 
     return batch

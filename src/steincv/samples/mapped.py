@@ -1,9 +1,10 @@
 """Functions of a user evaluated at every draw, by JAX where they can be traced."""
 
+import gc
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -21,6 +22,34 @@ class Sizes(NamedTuple):
 
 
 SIZES = Sizes()
+Answer = TypeVar("Answer")
+# What f raises if JAX cannot trace it, in whatever precision.
+UNTRACEABLE = (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError)
+
+
+def in_double(task: Callable[[], Answer], *, or_single: bool = False) -> Answer:
+    """Return what a task of JAX gives in double precision.
+
+    While a program lives that was compiled in single precision, JAX hands out the arrays of NumPy that it closes over
+    as they are there, single, and a task that closes over them too fails in many ways. Forgotten, they are double. The
+    program of a gradient does not forget: `or_single` asks for what the user would have got.
+    """
+    try:
+        with jax.enable_x64(True):
+            return task()
+    except UNTRACEABLE:
+        raise
+    except Exception:
+        jax.clear_caches()
+    gc.collect()  # outside the block above, whose exception would keep those arrays alive
+    try:
+        with jax.enable_x64(True):
+            return task()
+    except Exception:
+        if not or_single:
+            raise
+    with jax.enable_x64(False):
+        return task()
 
 
 def evaluate(f: Callable, samples: Samples) -> np.ndarray | dict[str, np.ndarray]:
@@ -33,10 +62,11 @@ def evaluate(f: Callable, samples: Samples) -> np.ndarray | dict[str, np.ndarray
 
     try:
         try:
-            with jax.enable_x64(True):
-                starts = range(0, samples.size, SIZES.piece)
-                pieces = [mapped(at, _part(rows, slice(i, i + SIZES.piece))) for i in starts]
-        except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
+            starts = range(0, samples.size, SIZES.piece)
+            pieces = in_double(
+                lambda: [mapped(at, _part(rows, slice(i, i + SIZES.piece))) for i in starts], or_single=True
+            )
+        except UNTRACEABLE:
             pieces = [_one_by_one(f, constrain, rows, samples.size)]
         whole = jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
     except Exception as error:

@@ -21,6 +21,7 @@ class Search(NamedTuple):
 
     rounds: int = 3  # of Newton's method on the distribution function with the jump taken out
     farthest: float = 4.0  # plain standard errors that it may go
+    near: float = 0.005  # share of that from which on one more round would move the quantile by its square
     unlike: float = 3.0  # the density may differ by this factor from the plain one
     nearby: float = 1.0  # quantiles are compared so many standard errors of a level apart, at least
     share: float = 0.25  # and so large a share of the smaller tail
@@ -266,10 +267,12 @@ def _search(
         for control, rows in zip(controls, tests, strict=True):
             reached += weight[rows] @ (1.0 * (f[rows, None] <= cut)) / total
             for at, sign, moves in (one.part(rows) for one in crossings):
-                g, slope = control(at)
+                g, slope = control(at, rate=True)
                 reached += weight[rows] @ (sign * g) / total
                 rate += weight[rows] @ (moves * slope) / total
         density = np.clip(rate, usual / SEARCH.unlike, usual * SEARCH.unlike)
         move = np.divide(reached - asked.levels, density, out=np.zeros_like(cut), where=density > 0)
         cut = np.clip(cut - move, asked.cuts - farthest, asked.cuts + farthest)
+        if (np.abs(move) <= SEARCH.near * farthest).all():
+            break
     return cut, density

@@ -41,6 +41,7 @@ class Fitting(NamedTuple):
     outermost: float = 2.3  # the last of them, in standard deviations
     weight: float = 0.02  # of a prior that bends nothing
     levels: tuple[float, ...] = (0.1, 0.5, 0.9)  # at which remainders are compared
+    compared: int = 1000  # points, or up to twice as many, on which choices are
 
 
 FITTING = Fitting()
@@ -51,9 +52,10 @@ def half_line(t: np.ndarray, q: np.ndarray) -> np.ndarray:
     """Return the Stein solution of the half-line t <= q at t; it is between 0 and 1 / |t| everywhere."""
     low = t <= q
     t, q = np.where(low, t, -t), np.where(low, q, -q)  # by symmetry
-    below = erfcx(-ROOT_HALF * np.minimum(t, 0.0)) * ndtr(-q)
-    above = np.exp(np.minimum((t - q) * (t + q) / 2, 0.0)) * ndtr(t) * erfcx(ROOT_HALF * np.maximum(q, 0.0))
-    return ROOT_PI * np.where(t <= 0, below, above)
+    left = t <= 0
+    fall = np.where(left, 0.0, np.minimum((t - q) * (t + q) / 2, 0.0))
+    tails = erfcx(ROOT_HALF * np.where(left, -t, np.maximum(q, 0.0))) * ndtr(np.where(left, -q, t))
+    return ROOT_PI * np.exp(fall) * tails
 
 
 def half_line_in_cut(t: np.ndarray, q: np.ndarray) -> np.ndarray:
@@ -153,7 +155,7 @@ class Bent(NamedTuple):
         """Return the transform under which the quantiles of h are those of a normal distribution, nearly."""
         straight = Straight(float(np.median(h)), float(h.std()))
         normal = np.linspace(-FITTING.outermost, FITTING.outermost, FITTING.quantiles)
-        y = np.quantile(straight(h)[0], ndtr(normal))
+        y = _quantiles(straight(h)[0], ndtr(normal))
 
         def misfit(p: np.ndarray) -> np.ndarray:
             bent = p[0] + np.exp(p[1]) * np.sinh(np.exp(p[2]) * np.arcsinh(y - p[4]) + p[3])
@@ -228,16 +230,19 @@ class Step:
         """Return g at every point, which may have cuts of its own, as long as they do not change along the field."""
         return self.controls(rise, x)(cuts)[0]
 
-    def controls(
-        self, rise: Rise, x: Float[np.ndarray, "n dim"]
-    ) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
-        """Return a function of cuts: g, and the derivative of 1{h <= c} + g in c, whose mean is the density of h."""
+    def controls(self, rise: Rise, x: Float[np.ndarray, "n dim"]) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+        """Return a function of cuts: g, and if asked for its `rate`.
+
+        That is the derivative of 1{h <= c} + g in c, whose mean is the density of h.
+        """
         law = self._law(rise, x)
         t, misfit = law.t, law.misfit
 
-        def at(cuts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        def at(cuts: np.ndarray, rate: bool = False) -> tuple[np.ndarray, np.ndarray]:
             q, slope = self._cut(law, cuts)
             g = ndtr(q) - (rise.h[:, None] <= cuts) - half_line(t, q) * misfit
+            if not rate:
+                return g, np.zeros(0)
             normal = np.exp(-(q**2) / 2) / np.sqrt(2 * np.pi)
             return g, slope * (normal - half_line_in_cut(t, q) * misfit)
 
@@ -252,15 +257,22 @@ class Step:
         """Return what is known along the field, with an axis for cuts."""
         u, slope, curve = self.transform(rise.h)
         basis = _basis(x, self.center, self.scale, self.held, self.degree)
+        return self._law_of(u, (rise.score - curve) / slope, basis, _tangents(rise, self.scale, self.free, slope))
+
+    def _law_of(self, u: np.ndarray, score: np.ndarray, basis: np.ndarray, tangents: np.ndarray) -> Normal:
         k = basis.shape[1]
-        score = (rise.score - curve) / slope
-        tangents = _tangents(rise, self.scale, self.free, slope)
-        for j in range(tangents.shape[1]):
-            score = score + tangents[:, j] * (basis @ self.coefficients[(2 + j) * k : (3 + j) * k])
+        if self.free:
+            moves = basis @ self.coefficients[2 * k :].reshape(-1, k).T
+            score = score + np.einsum("nj,nj->n", tangents, moves)
         widest, farthest = FITTING.widest, FITTING.farthest
         precision = np.clip(basis @ self.coefficients[:k], self.precision / widest, self.precision * widest)
         mean = np.clip((basis @ self.coefficients[k : 2 * k]) / precision, -farthest, farthest)
         return Normal(*(part[:, None] for part in (u, mean, 1 / np.sqrt(precision), score)))
+
+
+def _quantiles(h: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Return what np.quantile does, by one sort."""
+    return np.interp(levels * (len(h) - 1), np.arange(len(h)), np.sort(h))
 
 
 def _basis(x: np.ndarray, center: np.ndarray, scale: np.ndarray, held: Sequence[int], degree: int) -> np.ndarray:
@@ -276,12 +288,13 @@ def _tangents(rise: Rise, scale: np.ndarray, free: Sequence[int], slope: np.ndar
 
 def fit_steps(rise: Rise, x: Float[np.ndarray, "n dim"], parts: Sequence[np.ndarray]) -> list[Step]:
     """Fit the field on several parts of the points; the first decides what it depends on, for all of them."""
-    found = [fit_step(rise.part(parts[0]), x[parts[0]])]
-    kind, held = type(found[0].transform), found[0].held
-    for rows in parts[1:]:
-        some, points = rise.part(rows), x[rows]
-        found.append(_fit(some, points, points.mean(axis=0), points.std(axis=0), kind.of(some.h), held)[0])
-    return found
+    some = parts[0][:: max(1, len(parts[0]) // FITTING.compared)]
+    like = fit_step(rise.part(some), x[some])
+    return [_again(like, rise.part(rows), x[rows]) for rows in parts]
+
+
+def _again(like: Step, rise: Rise, x: np.ndarray) -> Step:
+    return _fit(rise, x, x.mean(axis=0), x.std(axis=0), type(like.transform).of(rise.h), like.held)[0]
 
 
 def fit_step(rise: Rise, x: Float[np.ndarray, "n dim"]) -> Step:
@@ -323,16 +336,16 @@ def _fit(
         power = np.einsum("nk,nk->k", tangents, tangents)
         order = np.sort(np.argsort(-(product**2) / np.maximum(power, 1e-300))[:room])
         free, tangents = [free[j] for j in order], tangents[:, order]
-    columns = [u[:, None] * basis, -basis, *(tangents[:, j, None] * basis for j in range(len(free)))]
-    features = np.concatenate(columns, axis=1)
+    columns = np.column_stack([u, -np.ones(n), tangents])
+    features = (columns[:, :, None] * basis[:, None, :]).reshape(n, -1)
     size = np.sqrt(np.maximum(np.einsum("nk,nk->k", features, features) / n, 1e-300))
     features /= size
     system = features.T @ features + FITTING.ridge * n * np.eye(len(size))
     coefficients = -np.linalg.solve(system, features.T @ target) / size
     precision = float(np.maximum(basis @ coefficients[:k], 0.1).mean())
     step = Step(transform, center, scale, held, tuple(free), degree, coefficients, precision)
-    law = step._law(rise, x)
-    q, _ = step._cut(law, np.quantile(rise.h, FITTING.levels))
+    law = step._law_of(u, target, basis, tangents)
+    q, _ = step._cut(law, _quantiles(rise.h, np.array(FITTING.levels)))
     return step, float(np.square(half_line(law.t, q) * law.misfit).mean())
 
 
