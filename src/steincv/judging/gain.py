@@ -33,18 +33,26 @@ from jaxtyping import Float
 from ..runtime.validation import InputError
 from .error_bars import FREEDOM, Average, degrees_of_freedom
 
-#: The level at which the guard compares widths: it asks for the smaller error, of which the far ends say less.
-GUARD_LEVEL = 0.8
-#: The share of the degrees of freedom that the gain's own interval has: another run's fit is another one, so that gains
-#: differ more than their error bars say. Set in benchmarks/gain.py, like the level above.
-FEWER = 0.6
-#: The largest draws that a tail's index is taken from, and how many times as far the next one may be, whatever f is.
-LARGEST = 3
-REACH = 2.0
 #: Of an interval whose ends are further apart than this factor only the lower end is told.
 VAGUE = 1000.0
 #: Beyond this a gain is no longer told.
 MOST_TOLD = 1e6
+
+
+class Beyond(NamedTuple):
+    """What is taken from draws about those that have not come: set in benchmarks/gain.py."""
+
+    # The level at which the guard compares widths: it asks for the smaller error, of which the far ends say less.
+    guard_level: float = 0.8
+    # The share of the degrees of freedom that the gain's own interval has: another run's fit is another one, so that
+    # gains differ more than their error bars say.
+    fewer: float = 0.6
+    # The largest draws that a tail's index is taken from, and how many times as far the next one may be, whatever f is.
+    largest: int = 3
+    reach: float = 2.0
+
+
+BEYOND = Beyond()
 
 
 class Gain(np.ndarray):
@@ -95,7 +103,7 @@ def widened_ratio(plain: Average, better: Average) -> np.ndarray:
 
     Few draws may carry its error bar; the interval is then wider than the standard error says.
     """
-    wider = np.maximum(better.half_width(GUARD_LEVEL) / plain.half_width(GUARD_LEVEL), 1.0)
+    wider = np.maximum(better.half_width(BEYOND.guard_level) / plain.half_width(BEYOND.guard_level), 1.0)
     return np.asarray(_ratio(plain, better) * wider**2)
 
 
@@ -126,7 +134,7 @@ def gain_of(
     ratio = np.minimum(ratio, np.maximum(left, 1.0))
 
     def interval(level: float) -> np.ndarray:
-        freedom = np.asarray(FEWER * better.degrees_of_freedom)
+        freedom = np.asarray(BEYOND.fewer * better.degrees_of_freedom)
         before = degrees_of_freedom(plain.ess, plain.error_ess)
         paired = _paired(freedom, before, _correlation(values, controlled).reshape(ratio.shape))
         ends = []
@@ -155,12 +163,12 @@ def unseen(
         variance, draws = np.mean((left / left[at]) ** 2), len(left)
         effective = min(variance * (left[at] / error) ** 2, draws) if error > 0 else draws
         # draws of a slow chain are far out together, and count once
-        stretch = min(int(np.ceil(draws / effective)), draws // (LARGEST + 1))
+        stretch = min(int(np.ceil(draws / effective)), draws // (BEYOND.largest + 1))
         apart = left[: draws // stretch * stretch].reshape(-1, stretch).max(axis=1) / left[at]
-        largest = np.maximum(np.sort(apart)[: -LARGEST - 2 : -1], 1 / FREEDOM.apart)
-        index = max(float(np.log(largest / largest[-1]).sum()) / LARGEST, np.finfo(float).eps)
+        largest = np.maximum(np.sort(apart)[: -BEYOND.largest - 2 : -1], 1 / FREEDOM.apart)
+        index = max(float(np.log(largest / largest[-1]).sum()) / BEYOND.largest, np.finfo(float).eps)
         to, there = f.max() / left[at], f[at] / left[at]
-        reach = max(np.log(there**2 / to) if there > 0 else 0.0, np.log(REACH))
+        reach = max(np.log(there**2 / to) if there > 0 else 0.0, np.log(BEYOND.reach))
         added = 2 * reach * scipy.special.exprel((2 - 1 / index) * reach) / (effective * variance)
         found[k] = np.exp(index) * np.sqrt(1 + added)
     return found
