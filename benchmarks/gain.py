@@ -1,10 +1,12 @@
 """Is the gain that is shown the true one? The densities of the coverage study, independent draws, repeated runs.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/gain.py                      # Polynomial(2) and Kernel, minutes
-    OPENBLAS_NUM_THREADS=1 python benchmarks/gain.py "Auto()" 40          # the default, so many runs
+    python benchmarks/gain.py                                     # closed forms, so many runs: minutes
+    python benchmarks/gain.py --methods "Auto()" --runs 60 --sizes 400 --processes 4 --seconds 300
 
-A row of results/gain.csv is a function of a density under a method at an effective size. Finished cells are kept:
-delete the file to begin anew.
+A row of results/gain.csv is a function of a density under a method at an effective size. Runs are made in rounds, over
+all that was asked for, until there are so many of each or the seconds are over; rows that are there already are
+replaced. Runs of another `--seed` have other draws. What decides in `judging/gain.py` was chosen on other draws than
+those of the results.
 
 A mean that is reported plain has a gain of 1 by definition. So all columns but `coverage`, `rare`, `plain` and `of all`
 are of those runs that show a gain, and functions for which fewer than a tenth do are left out.
@@ -21,9 +23,12 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import argparse
 import csv
+import multiprocessing
 import pathlib
 import sys
+import time
 
 import numpy as np
 from tables import RESULTS, keep
@@ -38,15 +43,15 @@ METHODS = {
     "Kernel": scv.Kernel("rational quadratic", degree=2, landmarks=60),
     "Auto()": scv.Auto(),
 }
-SIZES = (400, 100)
-CHAINS, RUNS, SEED = 4, 200, 11
+SIZES = (100, 400, 2000)
+CHAINS, ROUND = 4, 10  # runs of a density, a size and a method that are made at a time
 WORDS = ("method", "target", "f")
 FEWEST = 0.1  # of the runs show a gain, or the function is left out
 
 
-def run(target, size, method, number):
+def run(target, size, method, number, seed):
     """Return what one run gives: every run has draws of its own, so that more can be added."""
-    rng = np.random.default_rng([SEED, list(TARGETS).index(target.name), size, number])
+    rng = np.random.default_rng([seed, list(TARGETS).index(target.name), size, number])
     x = target.chains(rng, CHAINS, size // CHAINS, 0.0)
     found = scv.estimate(scv.Samples(x, target.score(x)), functions(x)[1], METHODS[method])
     return {
@@ -100,27 +105,54 @@ def read():
         return [{k: v if k in WORDS else float(v) for k, v in row.items()} for row in csv.DictReader(file)]
 
 
+def some_runs(task):
+    """Return what the runs of one task give, those that begin before its time is over."""
+    method, size, name, numbers, seed, end = task
+    return task, [run(TARGETS[name], size, method, number, seed) for number in numbers if time.time() < end]
+
+
+def told(method, size, rows):
+    over = np.array([r["shown / typical"] for r in rows])
+    mean = {key: np.mean([r[key] for r in rows]) for key in rows[0] if key not in WORDS}.__getitem__
+    return (
+        f"{method}, ESS {size}: shown / true median {np.median(over):.2f}, between .5 and 1.2 for "
+        f"{((over >= 0.5) & (over <= 1.2)).mean():.0%} of {len(over)}; its interval holds the true gain in "
+        f"{mean('gain covers'):.1%} (of all runs {mean('of all'):.1%}, its lower end is above it in "
+        f"{mean('too high'):.1%}), intervals cover "
+        f"{mean('coverage'):.1%} (least {min(r['coverage'] for r in rows):.0%}), "
+        f"rare draws in {mean('rare'):.1%}"
+    )
+
+
 def main():
-    methods = [sys.argv[1]] if len(sys.argv) > 1 else ["Polynomial(2)", "Kernel"]
-    runs = int(sys.argv[2]) if len(sys.argv) > 2 else RUNS
-    for method in methods:
-        for size in SIZES:
-            for target in TARGETS.values():
-                if any((r["method"], r["ESS"], r["target"]) == (method, size, target.name) for r in read()):
-                    continue
-                found = [run(target, size, method, number) for number in range(runs)]
-                keep("gain", [*read(), *cell(target, size, method, found)])
-            rows = [r for r in read() if (r["method"], r["ESS"]) == (method, size)]
-            over = np.array([r["shown / typical"] for r in rows])
-            mean = {key: np.mean([r[key] for r in rows]) for key in rows[0] if key not in WORDS}.__getitem__
-            print(
-                f"{method}, ESS {size}: shown / true median {np.median(over):.2f}, between .5 and 1.2 for "
-                f"{((over >= 0.5) & (over <= 1.2)).mean():.0%} of {len(over)}; its interval holds the true gain in "
-                f"{mean('gain covers'):.1%} (of all runs {mean('of all'):.1%}, its lower end is above it in "
-                f"{mean('too high'):.1%}), intervals cover "
-                f"{mean('coverage'):.1%} (least {min(r['coverage'] for r in rows):.0%}), "
-                f"rare draws in {mean('rare'):.1%}"
-            )
+    ask = argparse.ArgumentParser()
+    ask.add_argument("--methods", nargs="+", default=["Polynomial(2)", "Kernel"], choices=METHODS)
+    ask.add_argument("--sizes", nargs="+", type=int, default=SIZES)
+    ask.add_argument("--runs", type=int, default=200)
+    ask.add_argument("--seed", type=int, default=2203)
+    ask.add_argument("--processes", type=int, default=1)
+    ask.add_argument("--seconds", type=float, default=float("inf"))
+    asked = ask.parse_args()
+    end = time.time() + asked.seconds
+    tasks = [
+        (method, size, name, range(first, min(first + ROUND, asked.runs)), asked.seed, end)
+        for first in range(0, asked.runs, ROUND)
+        for size in asked.sizes
+        for method in asked.methods
+        for name in TARGETS
+    ]
+    found = {}
+    with multiprocessing.get_context("spawn").Pool(asked.processes) as pool:
+        for (method, size, name, *_), made in pool.imap_unordered(some_runs, tasks):
+            found.setdefault((method, size, name), []).extend(made)
+    done = {key: made for key, made in found.items() if made}
+    old = [r for r in read() if (r["method"], int(r["ESS"]), r["target"]) not in done]
+    new = [row for (method, size, name), made in done.items() for row in cell(TARGETS[name], size, method, made)]
+    methods, targets = list(METHODS), list(TARGETS)
+    rows = sorted(old + new, key=lambda r: (methods.index(r["method"]), r["ESS"], targets.index(r["target"])))
+    keep("gain", rows)
+    for method, size in dict.fromkeys((r["method"], int(r["ESS"])) for r in rows):
+        print(told(method, size, [r for r in rows if (r["method"], r["ESS"]) == (method, size)]))
 
 
 if __name__ == "__main__":

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-import scipy.special
 import scipy.stats
 
 import steincv as scv
 from steincv.families.method import CrossFit
 from steincv.judging.error_bars import FREEDOM, Average, average, degrees_of_freedom, tail_of_distances
-from steincv.judging.gain import Words, widened_ratio
+from steincv.judging.gain import Words, unseen, widened_ratio
 
 
 class Given(scv.MonteCarlo):
@@ -61,15 +60,41 @@ def test_what_it_is_where_there_is_nothing_to_estimate(result):
     np.testing.assert_array_equal(result.gain_interval()[1:], [[np.inf, np.inf], [1, 1], [1, 1]])
 
 
-def test_it_promises_no_more_than_the_interval(result):
-    """The plain interval at 90 %, on the degrees of freedom of its effective draws, over the controlled, squared."""
-    half = np.diff(result.interval(0.9)[0])[0] / 2
-    usual = scipy.stats.t(result.plain.ess[0] / 5 - 1).ppf(0.95) * result.plain.standard_error[0]
-    assert result.gain[0] == pytest.approx((usual / half) ** 2)
-    assert result.gain[0] <= 1 / result.variance_ratio[0]
+def test_it_is_less_than_standard_errors_say_and_within_its_interval(result):
+    assert result.gain[0] < 1 / result.variance_ratio[0]
     low, high = result.gain_interval(0.9)[0]
     lower, higher = result.gain_interval(0.99)[0]
     assert lower < low < result.gain[0] < high < higher
+
+
+def test_the_typical_run_promises_no_more_than_runs_with_a_far_draw_leave():
+    """What is left of f = x grows as exp(.8 x^2) until it is x itself, which it is for every thousandth draw.
+
+    Its mean square is known by quadrature. The few runs of 400 draws that meet such a draw make most of it; standard
+    errors of the others promise a multiple. The run in the middle is to promise a fifth to 1.2 times the truth.
+    """
+
+    def left(x):
+        return np.sign(x) * np.minimum(5.5e-4 * np.exp(0.8 * x**2), np.abs(x))
+
+    grid = np.linspace(-9, 9, 100_001)
+    weight = scipy.stats.norm.pdf(grid) * (grid[1] - grid[0])
+    true = weight @ grid**2 / (weight @ left(grid) ** 2)
+    x = np.random.default_rng(9).normal(size=(4, 100, 300))
+    told = unseen(x, left(x), np.std(left(x), axis=(0, 1)) / 20)
+    bare = x.var(axis=(0, 1)) / left(x).var(axis=(0, 1))
+    assert np.median(bare) > 1.5 * true
+    assert 0.2 < np.median(bare / told) / true < 1.2
+
+
+def test_draws_that_come_together_count_once():
+    """Every draw four times over, and the standard error twice what independent draws would have."""
+    rng = np.random.default_rng(10)
+    f, left = rng.normal(size=(2, 4, 100, 5))
+    left = left**3
+    error = left.std(axis=(0, 1)) / 20
+    often = [np.repeat(series, 4, axis=1) for series in (f, left)]
+    np.testing.assert_allclose(unseen(*often, error), unseen(f, left, error), rtol=0.01)
 
 
 def test_its_interval_covers_the_true_gain():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from densities import bent_mixture
+from scipy.optimize import nnls
 
 import steincv as scv
 from steincv.families.stack import convex_weights, moments
@@ -101,3 +102,22 @@ def test_stacks_nest():
     inner = scv.Stack([scv.Polynomial(1), scv.Polynomial(2)])
     result = scv.estimate(samples, samples.draws[..., 0], scv.Stack([inner, scv.Polynomial(3)]))
     assert np.isfinite(result.mean)
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_weights_where_the_solver_goes_in_circles(failures, monkeypatch):
+    """SciPy's nnls raises. Asked another way it has the same weights; if it raises again the best column is left."""
+    root = np.random.default_rng(3).normal(size=(20, 4)) * [1.0, 0.3, 0.2, 0.4]
+    second = (root.T @ root)[None]
+    wanted = convex_weights(second) if failures == 1 else [[0.0], [1.0], [0.0]]
+    asked = []
+
+    def solver(*arguments):
+        asked.append(arguments)
+        if len(asked) <= failures:
+            raise RuntimeError("Maximum number of iterations reached.")
+        return nnls(*arguments)
+
+    monkeypatch.setattr("steincv.families.stack.nnls", solver)
+    np.testing.assert_allclose(convex_weights(second), wanted, atol=1e-8)
+    assert len(asked) == 2

@@ -85,8 +85,8 @@ class Estimate:
     def gain(self) -> Gain:
         """How many times as many draws the plain mean would need: the number to quote, with `gain.interval(0.9)`.
 
-        From the widths of intervals, and so at most `1 / variance_ratio`, which is that of standard errors. 1 where the
-        plain mean is reported, infinite where the status is `exact`.
+        Less than `1 / variance_ratio`, which is of the draws that came: those that have not come are counted too. 1
+        where the plain mean is reported, infinite where the status is `exact`.
         """
         used = np.array([m != "plain" for m in self.method]).reshape(self.shape)
         exact = np.array([any(s.code is Code.EXACT for s in found) for found in self.status]).reshape(self.shape)

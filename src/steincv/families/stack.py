@@ -160,12 +160,28 @@ def convex_weights(
         c = whole[np.ix_(columns, columns)]
         if c[0, 0] <= ROUND_OFF**2 * np.trace(c):  # f does not vary: nothing to reduce
             continue
-        values, vectors = np.linalg.eigh(c / c[0, 0])
-        root = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
-        u, _ = nnls(np.vstack([root, np.ones(len(c))]), np.append(np.zeros(len(c)), 1.0))
+        u = _least(c / c[0, 0])
         if u.sum() > 0:
             weights[members, out] = u[1:] / u.sum()
     return weights
+
+
+def _least(c: Float[np.ndarray, "column column"]) -> Float[np.ndarray, " column"]:
+    r"""Return the $u \ge 0$ that minimises $u^T C u + (1 - \sum_k u_k)^2$.
+
+    SciPy's solver may go in circles where columns are nearly equal, or of very different size. It is then asked for
+    columns of length one with a little noise of their own each; at last the best column is taken alone.
+    """
+    target = np.append(np.zeros(len(c)), 1.0)
+    size = np.sqrt(c.diagonal() + ROUND_OFF)
+    for unit, noise in ((np.ones(len(c)), 0.0), (size, ROUND_OFF)):
+        values, vectors = np.linalg.eigh(c / np.outer(unit, unit))
+        root = np.sqrt(np.maximum(values, 0) + noise)[:, None] * vectors.T
+        try:
+            return np.asarray(nnls(np.vstack([root, 1 / unit]), target)[0]) / unit
+        except RuntimeError:
+            continue
+    return np.eye(len(c))[c.diagonal().argmin()]
 
 
 def _part(problem: Problem, block: Block) -> Problem:

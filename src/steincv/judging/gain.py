@@ -1,14 +1,19 @@
 r"""The gain that may be quoted: how many times as many draws the plain mean would need, with an interval of its own.
 
 Write $a$ and $b$ for the standard errors of the plain and of the controlled mean. $a^2/b^2$ promises too much where few
-draws carry $b$: the far draws that decide have mostly not come. The interval of the mean knows, and is wider by
-$t_\nu$ than a normal one. So the gain compares widths,
+draws carry $b$: the far draws that decide have mostly not come. What they would add follows from three things that the
+draws do show. Let $r_1 \ge r_2 \ge \dots$ be the distances of f + g from its median, $m$ of them, of mean square $V$.
 
-$$G = \frac{a^2}{b^2}\,\frac{t_p^2}{t_\nu^2},$$
+- The tail index at the end, $k$: the mean of $\log(r_i/r_4)$ over the three largest.
+- How far it can go: to a factor $e^x$ beyond $r_1$. What a kernel or a network leaves where it knows nothing is about f
+  itself. So $e^x = R/r_1$, where $R = c^2/C$, $C$ is the largest distance of f from its median and $c$ that at the draw
+  of $r_1$: the tail of f counts if f + g is far out where f is. It is 2 at least, as f + g can be further out than f.
+- What a Pareto tail from there to there adds to the variance:
+  $\Delta = \frac{r_1^2}{m}\,\frac{2}{a}(e^{ax} - 1)$, with $a = 2 - 1/k$.
 
-with the Student quantiles $t$ at 90 %: of the controlled mean on its own degrees of freedom $\nu$, which tails reduce,
-and of the plain mean on those $\nu_p$ of its effective draws alone: long tails of f are no gain.
-(Where it is f alone that makes both wide, $G$ is 1 at least.)
+The gain is $G = \frac{a^2}{b^2}\,e^{-k}\,\big(1 + \Delta/V\big)^{-1/2}$: half way, in logarithms, between no such tail
+and all of it, and less again by what one draw exceeds the next by. Half way and three draws were chosen on the
+densities of benchmarks/gain.py; docs/trust.md says what came of them on other draws, densities and posteriors.
 
 The true gain is $\sigma_p^2/\sigma_\nu^2$, and for variances known on $\nu_p$ and $\nu$ degrees of freedom the ratio of
 $(\sigma_p^2/a^2)/(\sigma_\nu^2/b^2)$ has the distribution F on $(\nu, \nu_p)$. The two series are of the same draws:
@@ -26,19 +31,28 @@ import scipy.special
 from jaxtyping import Float
 
 from ..runtime.validation import InputError
-from .error_bars import Average, degrees_of_freedom
+from .error_bars import FREEDOM, Average, degrees_of_freedom
 
-#: The level at which widths are compared: 95 % intervals of a tail are wider by more than it adds to the error.
-LEVEL = 0.9
-#: The level at which the guard compares them: it asks for the smaller error, of which the far ends say less.
-GUARD_LEVEL = 0.8
-#: The share of the degrees of freedom that the gain's own interval has: another run's fit is another one, so that gains
-#: differ more than their error bars say. Both numbers were set in benchmarks/gain.py.
-FEWER = 0.6
 #: Of an interval whose ends are further apart than this factor only the lower end is told.
 VAGUE = 1000.0
 #: Beyond this a gain is no longer told.
 MOST_TOLD = 1e6
+
+
+class Beyond(NamedTuple):
+    """What is taken from draws about those that have not come: set in benchmarks/gain.py."""
+
+    # The level at which the guard compares widths: it asks for the smaller error, of which the far ends say less.
+    guard_level: float = 0.8
+    # The share of the degrees of freedom that the gain's own interval has: another run's fit is another one, so that
+    # gains differ more than their error bars say.
+    fewer: float = 0.6
+    # The largest draws that a tail's index is taken from, and how many times as far the next one may be, whatever f is.
+    largest: int = 3
+    reach: float = 2.0
+
+
+BEYOND = Beyond()
 
 
 class Gain(np.ndarray):
@@ -89,7 +103,7 @@ def widened_ratio(plain: Average, better: Average) -> np.ndarray:
 
     Few draws may carry its error bar; the interval is then wider than the standard error says.
     """
-    wider = np.maximum(better.half_width(GUARD_LEVEL) / plain.half_width(GUARD_LEVEL), 1.0)
+    wider = np.maximum(better.half_width(BEYOND.guard_level) / plain.half_width(BEYOND.guard_level), 1.0)
     return np.asarray(_ratio(plain, better) * wider**2)
 
 
@@ -113,14 +127,14 @@ def gain_of(
     - `values`, `controlled`: f and f + g at the draws, or means of them over blocks.
     """
     gained = used & ~exact & (plain.standard_error > 0)
-    usual = scipy.special.stdtrit(degrees_of_freedom(plain.ess), 0.5 + LEVEL / 2)
     left = np.where(gained, _ratio(plain, better), 1.0)
-    ratio = np.where(gained, left * np.maximum(better.half_width(LEVEL) / usual, 1.0) ** 2, 1.0)
-    # of two intervals that one tail makes as wide, the shorter is still no loss
+    ratio = left.copy()
+    ratio[gained] *= unseen(values[..., gained.ravel()], controlled[..., gained.ravel()], better.standard_error[gained])
+    # what is left has a long tail, but then so has f: less is still no loss
     ratio = np.minimum(ratio, np.maximum(left, 1.0))
 
     def interval(level: float) -> np.ndarray:
-        freedom = np.asarray(FEWER * better.degrees_of_freedom)
+        freedom = np.asarray(BEYOND.fewer * better.degrees_of_freedom)
         before = degrees_of_freedom(plain.ess, plain.error_ess)
         paired = _paired(freedom, before, _correlation(values, controlled).reshape(ratio.shape))
         ends = []
@@ -132,6 +146,32 @@ def gain_of(
         return np.stack([np.minimum(low, shown), np.maximum(high, shown)], axis=-1)
 
     return Gain.of(np.where(exact, np.inf, 1 / ratio), interval)
+
+
+def unseen(
+    values: Float[np.ndarray, "chain draw out"],
+    controlled: Float[np.ndarray, "chain draw out"],
+    standard_error: Float[np.ndarray, " out"],
+) -> Float[np.ndarray, " out"]:
+    """Return by how much draws that have not come may raise the variance of every output of f + g."""
+    found = np.ones(len(standard_error))
+    for k, error in enumerate(standard_error):
+        f, left = (np.abs(series[..., k] - np.median(series[..., k])).ravel() for series in (values, controlled))
+        at = left.argmax()
+        if left[at] == 0:
+            continue
+        variance, draws = np.mean((left / left[at]) ** 2), len(left)
+        effective = min(variance * (left[at] / error) ** 2, draws) if error > 0 else draws
+        # draws of a slow chain are far out together, and count once
+        stretch = min(int(np.ceil(draws / effective)), draws // (BEYOND.largest + 1))
+        apart = left[: draws // stretch * stretch].reshape(-1, stretch).max(axis=1) / left[at]
+        largest = np.maximum(np.sort(apart)[: -BEYOND.largest - 2 : -1], 1 / FREEDOM.apart)
+        index = max(float(np.log(largest / largest[-1]).sum()) / BEYOND.largest, np.finfo(float).eps)
+        to, there = f.max() / left[at], f[at] / left[at]
+        reach = max(np.log(there**2 / to) if there > 0 else 0.0, np.log(BEYOND.reach))
+        added = 2 * reach * scipy.special.exprel((2 - 1 / index) * reach) / (effective * variance)
+        found[k] = np.exp(index) * np.sqrt(1 + added)
+    return found
 
 
 def _paired(freedom: np.ndarray, usual: np.ndarray, correlation: np.ndarray) -> np.ndarray:
