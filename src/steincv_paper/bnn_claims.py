@@ -214,6 +214,8 @@ def _on_converged_draws(table: "pandas.DataFrame") -> list[Claim]:
     if "pSGLD" not in samplers(table):
         return found
     one, two = (numbers(table, part="score", sampler=name, method="plain BNN") for name in (CONVERGED, "pSGLD"))
+    if len(one) != len(two):  # a quick run's pSGLD is of another posterior, that of fewer training images
+        return found
     gap = two.score.to_numpy() - one.score.to_numpy()
     off = np.abs(gap) / np.hypot(one.error.to_numpy(), two.error.to_numpy())
     return [

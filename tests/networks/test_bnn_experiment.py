@@ -92,6 +92,12 @@ def test_verdicts_on_converged_draws():
         assert (good[name], poor[name]) == (_claims.HOLDS, expected)
 
 
+def test_a_quick_run_is_not_held_against_draws_of_another_posterior():
+    frame = table(lambda m: 0.5, default=0.5)
+    fewer = frame[~((frame.sampler == "pSGLD") & (frame.part == "score") & (frame.image > 0))]
+    assert not any("Scores by pSGLD" in c.claim for c in bnn.claims(fewer, bnn.QUICK))
+
+
 def test_figures_have_a_panel_for_everything():
     frame = table(lambda m: 1.0)
     read_back = frame.astype(object).where(frame.notna(), "")
