@@ -226,3 +226,42 @@ def test_a_width_that_is_asked_for_is_used():
     assert fitted.info["units"] == 14  # and a refined copy of each
     problem, _, _ = make_problem(samples, np.tanh(x[..., :1]))
     assert fit_potentials([problem], 0, degree=0)[0].info["features"] == 0
+
+
+def seen_twice(x, outputs=3):
+    """A two-dimensional mixture in its own coordinates and in z = sinh(x), side by side, and its density."""
+    mode = np.array([0.8, -0.5])
+    near, far = np.exp(-((x - mode) ** 2).sum(-1) / 2), np.exp(-((x + mode) ** 2).sum(-1) / 2)
+    density = (near + far) / (4 * np.pi)
+    score = -x + mode * ((near - far) / (near + far))[:, None]
+    # x = T(z): the score in z is T'(z) s + (log T'(z))'
+    z, slope = np.sinh(x), 1 / np.cosh(x)
+    seen = np.hstack([x, z]), np.hstack([score, slope * score - np.sinh(x) * slope**2])
+    y = np.stack([np.sin((k + 1) * x[:, 0] + x[:, 1]) for k in range(outputs)], axis=-1)
+    return *seen, y, density
+
+
+@pytest.mark.parametrize("outputs", [1, 5])
+def test_units_in_two_systems_of_coordinates_have_mean_zero(outputs):
+    """By quadrature: neither units nor polynomials nor rotations multiply what stands in different coordinates."""
+    rng = np.random.default_rng(0)
+    draws = rng.normal(size=(800, 2)) + np.array([0.8, -0.5]) * rng.choice([-1, 1], size=(800, 1))
+    z, s, y, _ = seen_twice(draws, outputs)
+    y = (y - y.mean(axis=0)) / y.std(axis=0)
+    (control,) = fit_potentials([Problem(z, s, y, np.zeros(outputs), 4, parts=2)], 0)
+    assert control.info["directions"] == 4
+    assert (y + control.evaluate(z, s)).var(axis=0).max() < 0.05
+    grid = np.linspace(-9, 9, 361)
+    z, s, _, density = seen_twice(np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2))
+    g = control.evaluate(z, s)
+    np.testing.assert_allclose((density @ g) * (grid[1] - grid[0]) ** 2, 0, atol=1e-8)
+
+
+def test_a_problem_in_two_systems_of_coordinates_is_two_problems():
+    problem = some_problem(40, 6, 2)
+    problem = Problem(problem.z, problem.s, problem.y, problem.offset, 4, 2, np.full(40, 0.5), parts=2)
+    first, second = problem.views()
+    assert (first.parts, second.parts) == (1, 1)
+    np.testing.assert_array_equal(np.hstack([first.z, second.z]), problem.z)
+    np.testing.assert_array_equal(np.hstack([first.s, second.s]), problem.s)
+    assert problem.at_draws().parts == 2

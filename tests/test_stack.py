@@ -6,7 +6,10 @@ from densities import bent_mixture
 from scipy.optimize import nnls
 
 import steincv as scv
+from steincv.families.method import Member, Training
+from steincv.families.racing import race
 from steincv.families.stack import convex_weights, moments
+from steincv.stein.folds import make_folds
 
 
 def test_weights_minimise_over_the_simplex():
@@ -121,3 +124,33 @@ def test_weights_where_the_solver_goes_in_circles(failures, monkeypatch):
     monkeypatch.setattr("steincv.families.stack.nnls", solver)
     np.testing.assert_allclose(convex_weights(second), wanted, atol=1e-8)
     assert len(asked) == 2
+
+
+def test_a_race_is_run_by_sketches():
+    """A kernel at many landmarks sends fewer into the race; what then goes into the stack is the kernel itself."""
+    kernel = scv.Kernel("rational quadratic", degree=2, landmarks=500)
+    assert kernel.sketch() == scv.Kernel("rational quadratic", degree=2, landmarks=200)
+    for itself in (scv.Kernel(), scv.Kernel(landmarks=60), scv.Polynomial(3), scv.Neural()):
+        assert itself.sketch() is itself
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(4, 400, 2)) + np.array([1.0, 1.0]) * rng.choice([-1, 1], size=(4, 400, 1))
+    f = np.sin(x[..., :1] * 2) + x[..., 1:] ** 2
+    training = Training(x, np.tanh(x.sum(-1, keepdims=True)) - x, f, tuple(make_folds(4, 400)), ("a", "b"), 0, 4)
+    (found,), dropped = race(training, [Member(kernel), Member(scv.Polynomial(1))], [])
+    assert dropped == [Member(scv.Polynomial(1))]
+    member, fit = found
+    assert member.method is kernel
+    assert [fold["landmarks"] for fold in fit.info["folds"]] == [500] * 4
+    np.testing.assert_array_equal(fit.g, training.fit([Member(kernel)])[0].g)
+
+
+def test_members_are_fitted_on_the_folds_that_are_asked_for():
+    x = np.random.default_rng(0).normal(size=(4, 50, 2))
+    training = Training(x, -x, x[..., :1] ** 3, tuple(make_folds(4, 50)), ("a", "b"), 0, 4)
+    members = [Member(scv.Polynomial(1)), Member(scv.Polynomial(3))]
+    whole = training.fit(members)
+    for one, all_, which in zip(training.fit(members, [[0], [1, 3]]), whole, ([0], [1, 3]), strict=True):
+        for k, fold in enumerate(training.folds):
+            expected = fold.test.take(all_.g) if k in which else 0
+            np.testing.assert_array_equal(fold.test.take(one.g), np.broadcast_to(expected, (1, 50, 1)))
+        assert len(one.info["folds"]) == len(which)

@@ -23,7 +23,7 @@ class Auto(Method):
     Members come in stages, cheapest first (`budget.plan`). Outputs that one of them already solves to round-off are
     not fitted again. Dear members are raced on the first fold; those that the others make up for go no further.
     Members are fitted in affine and, where the scores show a shape, in learned coordinates; in many dimensions the
-    dearer ones, for each output, only in those that suited its closed forms better.
+    dearer ones, for each output, only in those that suited its closed forms better. A network has units in both.
     `result.info["members"]` lists weights, out-of-fold variance ratios and seconds.
 
     >>> import numpy as np, steincv as scv
@@ -100,12 +100,13 @@ def _asked(stage: Stage, left: Mapping[Kind, np.ndarray]) -> list[Member]:
     unsolved = shares.min(axis=0) > stage.above
     best = shares.argmin(axis=0)
     asked = []
+    two = len(left) > 1
     for entry in stage.entries:
-        for k, kind in enumerate(left):
+        for k, kind in enumerate(left if entry.apart or not two else ()):
             outputs = np.flatnonzero(unsolved if stage.everywhere else unsolved & (best == k))
             if len(outputs):
                 asked.append(Member(entry.method, entry.usual if kind == "affine" else entry.learned, outputs))
-        if entry.both and "affine" in left and "learned" in left and unsolved.any():
+        if entry.both and two and unsolved.any():
             asked.append(Member(entry.method, "both", np.flatnonzero(unsolved)))
     return asked
 

@@ -60,13 +60,15 @@ LIMITS = Limits()
 class Entry(NamedTuple):
     """A method, and which coordinates it is fitted in: of those that are not learned, and of those that are.
 
-    `both`: also in the two side by side, where there are learned ones.
+    - `both`: where there are learned ones, in the two side by side as well,
+    - `apart`: or, if this is false, in nothing but the two side by side.
     """
 
     method: Method
     usual: Kind = "affine"
     learned: Kind = "learned"
     both: bool = False
+    apart: bool = True
 
 
 class Stage(NamedTuple):
@@ -117,7 +119,7 @@ def plan(n: int, dim: int, outputs: int, slow: bool = False, steps: bool = False
     if n >= LIMITS.some and dim >= LIMITS.structure_dimensions and not steps:
         dear += [Entry(Sparse(), "scaled", "unmixed"), Entry(Curved())]
     if n >= LIMITS.some and dim <= LIMITS.potential_dimensions:
-        dear.append(Entry(Neural()))
+        dear.append(Entry(Neural(), both=True, apart=False))
     left_out = [(str(entry.method), why) for entry in dear if (why := _too_much(entry.method.cost(n, dim, outputs)))]
     names = {name for name, _ in left_out}
     kept = tuple(entry for entry in dear if str(entry.method) not in names)

@@ -69,6 +69,10 @@ class Method(abc.ABC):
         """Return what a fit on n draws costs, as far as it is known; the default leaves out what costs too much."""
         return Cost(0.0, 0.0)
 
+    def sketch(self) -> "Method":
+        """Return a cheaper method that shows whether this one is worth fitting: this one itself, if there is none."""
+        return self
+
     @abc.abstractmethod
     def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
         """Fit every problem. They are given together so that a family can fit them in one program."""
@@ -177,16 +181,16 @@ class Training:
         """The draws that the smallest fold is fitted on."""
         return min(fold.train.size for fold in self.folds)
 
-    def fit(self, members: Sequence[Member], only: Sequence[int] | None = None) -> list[CrossFit]:
+    def fit(self, members: Sequence[Member], only: Sequence[Sequence[int]] | None = None) -> list[CrossFit]:
         """Return the out-of-fold g of every member, all members and folds side by side.
 
-        With `only`, of the folds of these numbers: g is zero at the test draws of all others.
+        With `only`, of the folds of these numbers, a list per member: g is zero at the test draws of all others.
         """
-        every = range(len(self.folds)) if only is None else only
+        every = [range(len(self.folds))] * len(members) if only is None else only
         jobs = [
             (m, which)
             for m, member in enumerate(members)
-            for which in ([tuple(every)] if member.method.together else [(k,) for k in every])
+            for which in ([tuple(every[m])] if member.method.together else [(k,) for k in every[m]])
         ]
         answers = self._answers([(members[m], which) for m, which in jobs])
         fits = []
@@ -194,7 +198,7 @@ class Training:
             mine = [answer for (which, _), answer in zip(jobs, answers, strict=True) if which == m]
             outputs = self.f.shape[-1] if member.outputs is None else len(member.outputs)
             g = np.zeros((*self.f.shape[:2], outputs))  # takes memory only where a fold fills it
-            for k, part in zip(every, (part for answer in mine for part in answer.g), strict=True):
+            for k, part in zip(every[m], (part for answer in mine for part in answer.g), strict=True):
                 self.folds[k].test.put(g, part)
             for answer in mine:
                 answer.g.clear()  # of thousands of outputs the parts are as large as the whole

@@ -78,7 +78,11 @@ class Problem:
             return self
         rows = resampled(self.weight) if self.states == 1 else slice(None, None, self.states)
         z, s, y = (x[rows] for x in (self.z, self.s, self.y))
-        return Problem(z, s, y, self.offset, self.chains)
+        return Problem(z, s, y, self.offset, self.chains, parts=self.parts)
+
+    def views(self) -> "list[Problem]":
+        """Return one problem per system of coordinates."""
+        return [replace(self, z=z, s=s, parts=1) for z, s in systems(self.z, self.s, self.parts)]
 
     def spaced(self, most: int) -> np.ndarray | slice:
         """Return rows of about `most` draws of a sample, evenly spaced in their chains: the same whatever the fold."""
@@ -86,6 +90,11 @@ class Problem:
         place = self.place or Place(n, np.arange(n) % (n // self.chains))
         every = spacing(place.sample, most)
         return slice(None) if every == 1 else np.flatnonzero(place.draw % every == 0)
+
+
+def systems(z: np.ndarray, s: np.ndarray, parts: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the draws and scores of every system of coordinates that z and s hold side by side."""
+    return list(zip(*(np.split(array, parts, axis=1) for array in (z, s)), strict=True))
 
 
 def resampled(weight: Float[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:

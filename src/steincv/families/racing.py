@@ -15,15 +15,20 @@ def race(
 ) -> tuple[list[tuple[Member, CrossFit]], list[Member]]:
     """Fit members on the first fold, those that are needed there on all folds, and return these and the dropped ones.
 
+    A member with a sketch, a cheaper version of itself, sends that into the race.
+
     `before`: fits that are there already, which the stack has in any case.
     """
     if len(training.folds) == 1 or len(asked) <= 1:
         return list(zip(asked, training.fit(asked), strict=True)), []
-    first = training.fit(asked, [0])
+    sketches = [member._replace(method=member.method.sketch()) for member in asked]
+    first = training.fit(sketches, [[0]] * len(sketches))
     kept = _needed(training, asked, first, before)
-    first = [first[k] for k in kept]
-    rest = training.fit([asked[k] for k in kept], range(1, len(training.folds)))
-    found = [(asked[k], _joined(*pair)) for k, pair in zip(kept, zip(first, rest, strict=True), strict=True)]
+    begun = [sketches[k].method is asked[k].method for k in kept]
+    rest = training.fit([asked[k] for k in kept], [range(done, len(training.folds)) for done in begun])
+    found = [
+        (asked[k], _joined(first[k], fit) if done else fit) for k, done, fit in zip(kept, begun, rest, strict=True)
+    ]
     return found, [member for k, member in enumerate(asked) if k not in kept]
 
 

@@ -24,6 +24,7 @@ class Search(NamedTuple):
     - `lengthscales`: candidates, in medians of the distance between draws; `penalties`: those for the penalty. The
       largest come first: of two that do equally well the first is taken, and it is the safer one.
     - `fewest`, `most`: draws on which the choice is made, so that it costs less than the fit.
+    - `sketched`: landmarks with which a race is run, and draws on which their length scale is chosen.
     - `outputs`: by which a length scale is chosen where the penalties are not, evenly spaced.
     - `factors`: different penalties in one fit; outputs share the factorisations of all draws.
     - `worth`: an output has another length scale than most where that leaves so many times less of its variance.
@@ -35,6 +36,7 @@ class Search(NamedTuple):
     penalties: tuple[float, ...] = (1e2, 1.0, 1e-1, 1e-2, 1e-4, 1e-6, 1e-8)
     fewest: int = 400
     most: int = 800
+    sketched: int = 200
     outputs: int = 64
     factors: int = 2
     worth: float = 2.0
@@ -105,6 +107,10 @@ class Kernel(Method):
             got = getattr(self, name)
             raise InputError(f"The '{name}' parameter of Kernel must be {allowed}. Got {got!r} instead.")
 
+    def sketch(self) -> Method:
+        fewer = self.landmarks is not None and self.landmarks > SEARCH.sketched
+        return replace(self, landmarks=SEARCH.sketched) if fewer else self
+
     def solve(self, problems: Sequence[Problem], seed: int) -> list[Control]:
         with np.errstate(over="ignore", invalid="ignore"):  # overflow is looked for, and refused with numbers
             return [self._solve(problem, seed) for problem in problems]
@@ -121,7 +127,7 @@ class Kernel(Method):
         m = n if self.landmarks is None else min(n, self.landmarks)
         everywhere = m == n
         self._reserve(n, m, features, draws.y.shape[1])
-        lengthscale, penalty = self._choose(draws, everywhere)
+        lengthscale, penalty = self._choose(draws, m)
         centres = draws if everywhere else draws.part(_one_of_each_stretch(n, m, seed))
         beta, alpha = np.zeros((features, len(penalty))), np.zeros((m, len(penalty)))
         parts = [(float(one), np.flatnonzero(lengthscale == one)) for one in np.unique(lengthscale)]
@@ -171,19 +177,23 @@ class Kernel(Method):
         needed = 8.0 * ((FOLDS + 3) * k * k + 3 * max(SEARCH.entries, k) + 4 * n * out)
         reserve(f"Kernel(landmarks={self.landmarks}) on {n} distinct draws", needed, "Use fewer landmarks.")
 
-    def _choose(self, draws: Distinct, everywhere: bool) -> tuple[Float[np.ndarray, " out"], Float[np.ndarray, " out"]]:
+    def _choose(self, draws: Distinct, m: int) -> tuple[Float[np.ndarray, " out"], Float[np.ndarray, " out"]]:
         """The length scale and the penalty of every output, by the out-of-fold variance; two length scales at most.
+
+        The kernel is to sit at m of the draws.
 
         A smooth f wants a long one. A wave or a step that has to share it is followed between the draws and missed
         beyond them, by many times its size.
         """
         out = draws.y.shape[1]
+        n = len(draws.z)
+        everywhere = m == n
         given = np.full(out, np.inf if self.penalty == "auto" else float(self.penalty))
         # At landmarks the penalty is chosen on all draws, in `_fit_landmarks`.
         if self.lengthscale != "auto" and (self.penalty != "auto" or not everywhere):
             return np.full(out, float(self.lengthscale)), given
-        n = len(draws.z)
-        size = min(n, max(SEARCH.fewest, min(SEARCH.most, n // 5)) if everywhere else SEARCH.fewest)
+        few, most = (SEARCH.fewest, SEARCH.most) if everywhere else (SEARCH.sketched, SEARCH.fewest)
+        size = min(n, max(few, min(most, n // 5 if everywhere else m)))
         part = draws.part(np.linspace(0, n - 1, size).astype(int))
         if not everywhere:
             part = replace(part, y=part.y[:, :: -(-out // SEARCH.outputs)])

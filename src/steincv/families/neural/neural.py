@@ -39,7 +39,7 @@ class Neural(Method):
 
     - `trial`: `Potential(...)` (the default), `VectorField(...)`, `ScalarField(...)`, or any Equinox module or function
       from R^dim to R^dim. A potential with one hidden layer of tanh is fitted by Adam and Gauss-Newton with its linear
-      part solved exactly, all outputs on one trunk (see `_potential_fit`); everything else by Adam, one network an
+      part solved exactly, all outputs on one trunk (see `potential_fit.py`); everything else by Adam, one network an
       output, all outputs, folds, penalties and members in one compiled program.
     - `penalty`: $\lambda$; "auto" chooses among a few by validation error.
     - `center`: whether $\mu$ is learned. Without it this is the unconstrained NCV, which overfits few draws.

@@ -97,8 +97,9 @@ class Potential(Trial):
     r"""$\Phi = \nabla Q$ with $Q$ a network plus a polynomial of degree `degree`: the shape the best $\Phi$ has.
 
     The Laplacian is closed form with one hidden layer and carried forward with more. `Neural` fits one hidden layer of
-    tanh by `_potential_fit`, which is far better and faster than Adam alone. `width=None` chooses it by the number of
-    outputs, `degree=None` by the number of draws.
+    tanh by `potential_fit.py`, which is far better and faster than Adam alone. `width=None` chooses it by the number of
+    outputs, `degree=None` by the number of draws; beside a quadratic that is chosen so there are rotations, fields that
+    are no gradients (`Polynomial`).
     """
 
     width: int | None = None

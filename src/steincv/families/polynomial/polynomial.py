@@ -15,7 +15,7 @@ penalties, one a degree, mean the same on every problem.
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -24,7 +24,7 @@ import numpy as np
 from ...runtime.validation import InputError, reserve, whole_number
 from ...stein.coordinates import CACHED, Bilinear
 from ..method import Control, CrossFit, Kind, Member, Method, Problem, Training
-from ..problem import Cost
+from ..problem import Cost, systems
 from .ridge import GROWTHS, RidgeFit, judged_every, ridge, ridge_of_moments
 from .slow import OBJECTIVES, fit_slow, own_steps, systems_solved
 
@@ -156,6 +156,17 @@ def rotations(z: np.ndarray, s: np.ndarray) -> np.ndarray:
     return (z[:, i] * s[:, j] - z[:, j] * s[:, i]) / 2
 
 
+def polynomial_features(z: np.ndarray, s: np.ndarray, degree: int, turning: bool = False) -> np.ndarray:
+    """Return the Stein features of all polynomials up to a degree, which may be 0, and those of rotations."""
+    found = stein_features(z, s, degree) if degree else np.empty((len(z), 0))
+    return np.hstack([found, rotations(z, s)]) if turning else found
+
+
+def feature_degrees(dim: int, degree: int, turning: bool = False) -> np.ndarray:
+    """Return the degree of each of these features; a rotation has that of a quadratic."""
+    return np.append(degrees(dim, degree), np.full(turning * math.comb(dim, 2), 2))
+
+
 @dataclass(frozen=True)
 class Polynomial(Method):
     r"""$g = \Delta Q + \nabla Q \cdot s$ with $Q$ a polynomial of total degree at most `degree`.
@@ -220,16 +231,12 @@ class Polynomial(Method):
     def _table(self, z: np.ndarray, s: np.ndarray, parts: int) -> np.ndarray:
         """Return the features of every system of coordinates that z and s hold, side by side."""
 
-        def features(z: np.ndarray, s: np.ndarray, degree: int) -> np.ndarray:
-            found = stein_features(z, s, degree)
-            return np.hstack([found, rotations(z, s)]) if self.rotations else found
-
-        return _side_by_side(features, self.degree, parts, z, s)
+        turning = bool(self.rotations)
+        return np.hstack([polynomial_features(*at, self.degree, turning) for at in systems(z, s, parts)])
 
     def _kinds(self, dim: int, parts: int) -> np.ndarray:
-        """Return the degree of every feature; a rotation has that of a quadratic."""
-        turned = np.full(bool(self.rotations) * math.comb(dim, 2), 2)
-        return np.tile(np.append(degrees(dim, self.degree), turned), parts)
+        """Return the degree of every feature."""
+        return np.tile(feature_degrees(dim, self.degree, bool(self.rotations)), parts)
 
     def cost(self, n: int, dim: int, outputs: int) -> Cost:
         """Return the cost of a fit: a Gram matrix and its spectrum for every growth, at most three."""
@@ -278,7 +285,9 @@ class Polynomial(Method):
             turn = own_steps(z, problem.chains, problem.states, parts)
             z, s = z @ turn.draws, s @ turn.scores
             x, kinds = self._table(z, s, parts), self._kinds(dim, parts)
-            basis = None if self.objective == "spectral" else _side_by_side(hermite_basis, self.degree, parts, z)
+            basis = None
+            if self.objective == "diffusion":
+                basis = np.hstack([hermite_basis(part, self.degree) for part in np.split(z, parts, axis=1)])
             fit = fit_slow(x, y, kinds, self.penalty, problem.chains, orbits=orbits, basis=basis)
         elif n >= max(MANY_DRAWS, 4 * features) and orbits is None:
             self._reserve(n, dim, 8 * (5 * features**2 + 4 * TILE * features))
@@ -320,10 +329,3 @@ class Polynomial(Method):
             needed,
             f"Use degree={max(1, self.degree - 1)} or fewer draws.",
         )
-
-
-def _side_by_side(function: Callable[..., np.ndarray], degree: int, parts: int, *arrays: np.ndarray) -> np.ndarray:
-    if parts == 1:
-        return function(*arrays, degree)
-    columns = zip(*(np.split(array, parts, axis=1) for array in arrays), strict=True)
-    return np.hstack([function(*each, degree) for each in columns])

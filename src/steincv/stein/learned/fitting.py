@@ -130,8 +130,8 @@ class Limits(NamedTuple):
     rounds: int = 2  # more steps or rounds change the held-out divergence by less than a tenth
     entries: int = 30_000  # of the table of draws that steps look at, evenly spaced,
     fewest: int = 300  # which has at least so many draws,
-    most: int = 1000  # and at most about so many, but `least` entries
-    least: int = 10_000
+    most: int = 600  # and at most about so many (1000 gained no more on six posteriors), but `least` entries
+    least: int = 6_000
     bends: int = 64  # coordinates that are bent at most, those farthest from normal
     beyond: float = 0.25  # the straight continuation begins so many standard deviations outside of the draws
     profiled: int = 64  # up to this dimension the best affine map is found anew at every step
