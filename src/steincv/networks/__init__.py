@@ -1,6 +1,5 @@
 """Bayesian neural networks: models, a sampler, and predictions with less noise."""
 
-from .classifier import Classifier as Classifier
 from .full_gradient import full_gradient as full_gradient
 from .network import Network as Network
 from .network_field import NetworkField as NetworkField

@@ -18,7 +18,6 @@ from ..runtime.validation import InputError, reserve
 from ..samples.samples import Samples
 from ..stein.coordinates import Standardise
 from ..stein.folds import Fold
-from .classifier import Classifier
 from .model import Array
 
 
@@ -59,13 +58,13 @@ class HasFields(Protocol):
 class NetworkField(Method):
     r"""$g(\theta, x) = \sum_k c_k g_k(\theta, x)$: fields built from the network itself, amortised over inputs.
 
-    For a `Classifier` the fields move its last layer (`last_layer`), for a `Regressor` they are Gauss-Newton steps
-    (`gauss_newton`). The handful of coefficients $c$ is shared by all inputs and fitted by least squares over draws and
-    inputs at once, so that `at(inputs)` with the same coefficients is a control variate for inputs never seen.
+    The fields of a `Network` or a `Regressor` are Gauss-Newton steps (`gauss_newton`), and of one logit also steps of
+    its last layer (`last_layer`). The handful of coefficients $c$ is shared by all inputs and fitted by least squares
+    over draws and inputs at once: with the same coefficients it is a control variate for inputs never seen.
 
     **Arguments:**
 
-    - `model`: a `Classifier` or `Regressor`, or an object with `fields(theta, score, inputs)`, `(input, k)`.
+    - `model`: a `Network` or `Regressor`, or an object with `fields(theta, score, inputs)`, `(input, k)`.
     - `inputs`: `(out, ...)`, one for every output of f.
     """
 
@@ -75,7 +74,7 @@ class NetworkField(Method):
     def __post_init__(self) -> None:
         if not isinstance(self.model, HasFields):
             raise InputError(
-                f"The 'model' of NetworkField must be a Classifier, a Regressor, or have a function `fields`."
+                f"The 'model' of NetworkField must be a Network, a Regressor, or have a function `fields`."
                 f" Got {type(self.model).__name__} instead."
             )
         object.__setattr__(self, "inputs", np.asarray(self.inputs))
@@ -201,7 +200,7 @@ def combine(fields: Float[np.ndarray, "chain draw out k"], values: Float[np.ndar
 
 
 def _fields(model: HasFields, inputs: np.ndarray, samples: Samples) -> np.ndarray:
-    double = not isinstance(model, Classifier)
+    double = not getattr(model, "single", False)  # a model may ask for single precision
     kind = np.float64 if double else np.float32
     flat = [a.reshape(-1, samples.dim).astype(kind) for a in (samples.draws, samples.scores)]
     reserve(

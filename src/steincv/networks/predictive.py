@@ -163,7 +163,7 @@ def predictive(
     **Arguments:**
 
     - `samples`: draws of the weights and their scores.
-    - `predict`: a `steincv.networks.Network`, your own, or a `Classifier` or `Regressor`; or `predict(theta, inputs)`,
+    - `predict`: a `steincv.networks.Network`, your own, or a `Regressor`; or `predict(theta, inputs)`,
       one number per input or one per class, in JAX.
     - `inputs`: `(n, ...)`. All of them go through one fit.
     - `method`: any method of `estimate`. By default `NetworkField`, a network's own structure, for a model (also where
