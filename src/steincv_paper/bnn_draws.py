@@ -12,8 +12,8 @@ import numpy as np
 import optax
 from jaxtyping import Float
 
+from steincv.networks.model import full_scores
 from steincv.networks.predictive import predictions
-from steincv.networks.scores import full_scores
 from steincv.runtime.arrays import read_arrays, whole_file
 from steincv.runtime.compile_cache import cache_folder
 from steincv.runtime.validation import InputError

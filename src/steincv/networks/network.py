@@ -1,5 +1,7 @@
 """A user's own network: an Equinox module or a function, its data, and what may be asked of its predictions."""
 
+import itertools
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +18,7 @@ from ..runtime.validation import InputError
 from ..samples.samples import Samples, finite_array
 from .gauss_newton import Layered, gauss_newton_fields
 from .last_layer import Logits, last_layer_fields
-from .model import Array
-from .scores import full_scores
+from .model import Array, full_scores, training_data
 
 
 class Asked(NamedTuple):
@@ -86,16 +87,15 @@ class Network:
         log_prior: Callable[[PyTree], Array] | None = None,
     ):
         apply, params = _function_of(network, params)
-        x, y = finite_array("inputs", inputs), finite_array("targets", targets)
-        if y.shape != (len(x),):
-            raise InputError(f"`targets` has shape {y.shape}, expected one for each of {len(x)} inputs.")
-        if noise is not None and not 0 < noise < np.inf:
-            raise InputError(f"`noise` must be a positive number, got {noise!r}.")
+        x, y = training_data(inputs, targets, noise)
         leaves, structure = jax.tree.flatten(params)
         shapes = tuple(np.shape(leaf) for leaf in leaves)
         self._set(apply=apply, inputs=x, noise=noise, prior=log_prior, shapes=shapes, structure=structure)
-        with jax.enable_x64(True):
-            given = _shape(self.raw, jnp.zeros(self.dim), x)
+        try:
+            with jax.enable_x64(True):
+                given = jax.eval_shape(self.raw, jnp.zeros(self.dim), x).shape
+        except Exception as error:
+            raise InputError(f"`network` fails at weights of zero: {type(error).__name__}: {error}") from error
         if given not in ((len(x),), (len(x), 1)) and not (noise is None and len(given) == 2 and given[0] == len(x)):
             wanted = "one number per input" if noise is not None else "one logit per input, or one per class"
             raise InputError(f"`network` returns shape {given} for {len(x)} inputs, expected {wanted}.")
@@ -121,7 +121,13 @@ class Network:
 
     @property
     def dim(self) -> int:
-        return sum(int(np.prod(shape)) for shape in self.shapes)
+        return sum(map(math.prod, self.shapes))
+
+    @property
+    def _places(self) -> list[slice]:
+        """Where every leaf is in a flat vector."""
+        ends = itertools.accumulate(map(math.prod, self.shapes))
+        return [slice(end - math.prod(shape), end) for end, shape in zip(ends, self.shapes, strict=True)]
 
     @property
     def data(self) -> tuple[np.ndarray, np.ndarray]:
@@ -129,8 +135,7 @@ class Network:
 
     def params(self, theta: Array) -> PyTree:
         """Return one flat vector as the network takes it: its leaves one after the other, in the tree's order."""
-        ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes]).tolist()
-        leaves = [theta[e - int(np.prod(s)) : e].reshape(s) for s, e in zip(self.shapes, ends, strict=True)]
+        leaves = [theta[place].reshape(shape) for place, shape in zip(self._places, self.shapes, strict=True)]
         return jax.tree.unflatten(self.structure, leaves)
 
     def raw(self, theta: Array, inputs: Array) -> Array:
@@ -220,11 +225,10 @@ class Network:
         """Return the places of the last leaves in which together the outputs are linear, by asking the network."""
         rng = np.random.default_rng(0)
         outputs = jax.jit(self.raw)
-        ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
         found = np.zeros(self.dim, dtype=bool)
-        for end, shape in list(zip(ends, self.shapes, strict=True))[::-1]:
+        for place in self._places[::-1]:
             tried = found.copy()
-            tried[end - int(np.prod(shape)) : end] = True
+            tried[place] = True
             for _ in range(ASKED.places):
                 theta, v = rng.normal(size=(2, self.dim))
                 at = [np.asarray(outputs(theta + k * ASKED.step * v * tried, self.inputs)) for k in (-1, 0, 1)]
@@ -285,20 +289,11 @@ def _function_of(network: Any, params: PyTree) -> tuple[Callable[[PyTree, Array]
     return network, params
 
 
-def _shape(function: Callable, *arguments: Any) -> tuple[int, ...]:
-    try:
-        return jax.eval_shape(function, *arguments).shape
-    except Exception as error:
-        raise InputError(f"`network` fails at weights of zero: {type(error).__name__}: {error}") from error
-
-
 def _kinks(program: Any) -> bool:
     """Tell whether a program of JAX has operations with kinks, in itself or in what it calls."""
     for step in program.eqns:
         inner = [getattr(value, "jaxpr", value) for value in step.params.values()]
-        called = [one for one in inner if hasattr(one, "eqns")]
-        if step.primitive.name in KINKS or any(
-            one.debug_info.func_name not in SMOOTH and _kinks(one) for one in called
-        ):
+        called = [one for one in inner if hasattr(one, "eqns") and one.debug_info.func_name not in SMOOTH]
+        if step.primitive.name in KINKS or any(map(_kinks, called)):
             return True
     return False

@@ -45,13 +45,12 @@ PLAN = Plan()
 
 @runtime_checkable
 class HasFields(Protocol):
-    """A model that has fields of its own."""
+    """A model that has fields of its own; hashable, to be compiled once."""
 
     def fields(self, theta: Array, score: Array, inputs: Array) -> Array:
         """Return every g_k at one draw, `(input, k)`."""
 
-    def __hash__(self) -> int:
-        """A program is compiled once per model."""
+    def __hash__(self) -> int: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,17 +170,19 @@ def combine(fields: Float[np.ndarray, "chain draw out k"], values: Float[np.ndar
     size = flat.std(axis=(0, 1))
     if rank < 1 or not (size > 0).any():
         return Combination.shared_by_all(shared, out)
-    x = (flat - flat.mean(axis=(0, 1))).reshape(chains * draws, -1) / np.where(size > 0, size, np.inf)
+    flat, size = flat - flat.mean(axis=(0, 1)), np.where(size > 0, size, np.inf)
+    x = flat.reshape(chains * draws, -1) / size
     sketch = x.T @ (x @ np.random.default_rng(0).normal(size=(out * k, rank)))  # one power step towards the main ones
     q = np.linalg.qr(sketch)[0]
     turn = np.linalg.svd(x @ q, full_matrices=False)
     deviation = np.maximum(turn[1] / np.sqrt(len(x)), 1e-12)
-    basis = (q / np.where(size > 0, size, np.inf)[:, None]) @ turn[2].T / deviation
-    z = (flat - flat.mean(axis=(0, 1))) @ basis
+    basis = (q / size[:, None]) @ turn[2].T / deviation
+    z = flat @ basis
     left = values + fields @ shared
     left = left - left.mean(axis=(0, 1))
-    blocks = list(z) if chains > 2 else np.array_split(z.reshape(-1, rank), PLAN.blocks)
-    rest = list(left) if chains > 2 else np.array_split(left.reshape(-1, out), PLAN.blocks)
+    blocks, rest = (
+        list(a) if chains > 2 else np.array_split(a.reshape(-1, a.shape[-1]), PLAN.blocks) for a in (z, left)
+    )
     grams, rights = [b.T @ b for b in blocks], [b.T @ y for b, y in zip(blocks, rest, strict=True)]
     gram, right, count = sum(grams), sum(rights), sum(map(len, blocks))
 
@@ -222,11 +223,9 @@ def _program(model: HasFields) -> Callable:
 
     Memory does not grow with the draws.
     """
-    size = 1 if jax.default_backend() == "cpu" else 64
+    size = None if jax.default_backend() == "cpu" else 64
 
     def every(draws: Array, scores: Array, inputs: Array) -> Array:
-        return jax.lax.map(
-            lambda a: model.fields(a[0], a[1], inputs), (draws, scores), batch_size=size if size > 1 else None
-        )
+        return jax.lax.map(lambda a: model.fields(*a, inputs), (draws, scores), batch_size=size)
 
     return jax.jit(every)
