@@ -19,7 +19,6 @@ import scipy.special
 from jaxtyping import Float
 
 from ..estimating import enough, estimate
-from ..families.auto import Auto
 from ..families.method import Method
 from ..families.monte_carlo import MonteCarlo
 from ..families.polynomial.polynomial import Polynomial, feature_count
@@ -33,8 +32,8 @@ from ..samples.samples import Samples
 from ..stein.coordinates import Standardise, check_standard
 from ..stein.folds import Fold, make_folds
 from ..stein.orbits import check_model
+from .parts import log_evidence_of, method_and_seed
 from .proposal import Family, families
-from .thermodynamic import LABEL
 
 
 class Settings(NamedTuple):
@@ -101,10 +100,7 @@ def bridge(
         raise InputError(f"`samples` must be a steincv.Samples, got {type(samples).__name__}.")
     if samples.log_weights is not None:
         raise InputError("`samples` have `log_weights`: a bridge needs draws of the posterior. See smc_evidence.")
-    method = Auto() if method is None else method
-    if not isinstance(method, Method):
-        raise InputError(f"`method` must be a method such as steincv.Polynomial(), got {method!r}.")
-    seed = whole_number("seed", seed, 0)
+    method, seed = method_and_seed(method, seed)
     chains, draws, dim = samples.draws.shape
     enough("`samples` holds", chains, draws)
     model = _model(samples, log_density)
@@ -142,17 +138,8 @@ def bridge(
         "densities": model.spent[0] - before,
         "seconds": time.perf_counter() - start,
     }
-    return Estimate(
-        (LABEL,),
-        (),
-        plain.series[..., None],
-        answer.series[..., None],
-        plain.widened(floor),
-        answer.widened(floor),
-        (answer.method,),
-        (tuple(statuses),),
-        info,
-    )
+    averages = plain.widened(floor), answer.widened(floor)
+    return log_evidence_of((plain.series, answer.series), averages, answer.method, statuses, info)
 
 
 def _model(samples: Samples, log_density: Any) -> LogDensity:

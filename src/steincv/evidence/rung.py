@@ -17,10 +17,10 @@ from jaxtyping import Float
 
 from ..estimating import estimate
 from ..families.method import Method
-from ..judging.error_bars import Average, average, tail_index
+from ..judging.error_bars import Average, tail_index
 from ..result import Estimate
-from ..runtime.validation import InputError
-from ..samples.samples import Samples, finite_array, unit_range
+from ..samples.samples import Samples, unit_range
+from .parts import log_mean, mean_of
 
 
 class Usable(NamedTuple):
@@ -92,7 +92,6 @@ class Use:
 class Rung:
     """`result` has the outputs u, u^2 of a log likelihood with this `center` and `radius`, and its sides of bridges."""
 
-    temperature: float
     values: Float[np.ndarray, "chain draw"]
     use: Use
     center: float
@@ -100,21 +99,13 @@ class Rung:
     result: Estimate
 
     @classmethod
-    def fit(
-        cls, temperature: float, samples: Samples, values: np.ndarray, use: Use, method: Method, seed: int
-    ) -> "Rung":
+    def fit(cls, samples: Samples, values: np.ndarray, use: Use, method: Method, seed: int) -> "Rung":
         unit, center, radius = unit_range(values, center=values.mean())
         outputs = [unit, unit**2] if use.moments else []
         outputs += [use.above.lower_side(values)] if use.above else []
         outputs += [use.below.upper_side(values)] if use.below else []
-        return cls(
-            temperature,
-            values,
-            use,
-            float(center),
-            float(radius),
-            estimate(samples, np.stack(outputs, -1), method, seed=seed),
-        )
+        result = estimate(samples, np.stack(outputs, -1), method, seed=seed)
+        return cls(values, use, float(center), float(radius), result)
 
     def contribution(self, mean: float, variance: float) -> tuple[np.ndarray, np.ndarray]:
         """Return draws `(chain, draw)` whose mean is this rung's part of the sum, without and with control variates."""
@@ -125,27 +116,30 @@ class Rung:
         """Return draws whose mean is `mean` E + `variance` V."""
         if not self.use.moments:
             return np.zeros(self.values.shape), np.zeros(self.values.shape)
-        both = []
-        for series, found in ((self.result.values, self.result.plain), (self.result.controlled, self.result._average)):
+
+        def combined(series: np.ndarray, found: Average) -> np.ndarray:
             u, square = series[..., 0], series[..., 1]
             center, error = u.mean(), found.standard_error[0]
             spread = square - 2 * center * u + center**2 + error**2
-            both.append(mean * (self.center + self.radius * u) + variance * self.radius**2 * spread)
-        return both[0], both[1]
+            return mean * (self.center + self.radius * u) + variance * self.radius**2 * spread
+
+        result = self.result
+        return combined(result.values, result.plain), combined(result.controlled, result._average)
 
     @functools.cached_property
     def bridges(self) -> tuple[np.ndarray, np.ndarray]:
         """Return draws whose mean is this rung's part of the intervals that are bridged."""
-        both = []
-        for series in (self.result.values, self.result.controlled):
-            total, column = np.zeros(self.values.shape), 2 * self.use.moments
+        plain = self.result.values
+        columns = range(2 * self.use.moments, plain.shape[-1])
+
+        def combined(series: np.ndarray) -> np.ndarray:
+            logs = [log_mean(series[..., k], plain[..., k]) for k in columns]
+            total = np.zeros(self.values.shape)
             if self.use.above:
-                total = total + self.use.above.shift + log_mean(series[..., column], self.result.values[..., column])
-                column += 1
-            if self.use.below:
-                total = total - log_mean(series[..., column], self.result.values[..., column])
-            both.append(total)
-        return both[0], both[1]
+                total = total + self.use.above.shift + logs.pop(0)
+            return total - logs.pop(0) if self.use.below else total
+
+        return combined(plain), combined(self.result.controlled)
 
     @functools.cached_property
     def mean(self) -> tuple[Average, Average]:
@@ -163,17 +157,6 @@ class Rung:
         return plain, controlled
 
 
-def log_mean(series: np.ndarray, plain: np.ndarray) -> np.ndarray:
-    """Return draws whose mean is the log of the mean of a positive function, with its standard error (delta method)."""
-    series = series if series.mean() > 0 else plain  # a control variate may have carried it below zero
-    return np.log(series.mean()) + series / series.mean() - 1
-
-
-def mean_of(series: Float[np.ndarray, "chain draw"]) -> Average:
-    """Return the mean of draws with its error bar."""
-    return average(series[..., None]).reshape(())
-
-
 def no_usable_mean(values: Float[np.ndarray, "chain draw"]) -> str | None:
     """Return why no mean of these values can be trusted, or nothing."""
     khat = float(tail_index(values[..., None])[0])
@@ -185,17 +168,3 @@ def no_usable_mean(values: Float[np.ndarray, "chain draw"]) -> str | None:
     if share > USABLE.share and values.size > 2 / USABLE.share:
         return f"one of {values.size} draws makes up {share:.0%} of all deviations"
     return None
-
-
-def check_values(name: str, values: object, samples: Samples) -> Float[np.ndarray, "chain draw"]:
-    """Return the log likelihoods of one rung, `(chain, draw)`, checked against its samples."""
-    array = finite_array(f"log_likelihoods of {name}", values)
-    chains, draws, _ = samples.draws.shape
-    if chains == 1 and array.shape == (draws,):
-        array = array[None]
-    if array.shape != (chains, draws):
-        raise InputError(
-            f"`log_likelihoods` of {name} has shape {array.shape}, expected ({chains}, {draws}): one number for every "
-            f"draw of that rung."
-        )
-    return array
