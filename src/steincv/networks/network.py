@@ -71,7 +71,7 @@ class Network:
     prior: Callable[[PyTree], Array] | None
     shapes: tuple[tuple[int, ...], ...]
     structure: Any
-    width: int
+    columns: int
     precision: Float[np.ndarray, " dim"]
     last: np.ndarray
     smooth: bool
@@ -99,14 +99,14 @@ class Network:
         if given not in ((len(x),), (len(x), 1)) and not (noise is None and len(given) == 2 and given[0] == len(x)):
             wanted = "one number per input" if noise is not None else "one logit per input, or one per class"
             raise InputError(f"`network` returns shape {given} for {len(x)} inputs, expected {wanted}.")
-        width = given[1] if len(given) == 2 else 1
+        columns = given[1] if len(given) == 2 else 1
         if noise is None:
-            if not np.isin(y, np.arange(max(width, 2))).all():
+            if not np.isin(y, np.arange(max(columns, 2))).all():
                 raise InputError(
-                    f"`targets` must be classes from 0 to {max(width, 2) - 1}. Numbers need their `noise`."
+                    f"`targets` must be classes from 0 to {max(columns, 2) - 1}. Numbers need their `noise`."
                 )
             y = y.astype(np.int64)
-        self._set(targets=y, width=width)
+        self._set(targets=y, columns=columns)
         with jax.enable_x64(True):
             curve = jax.jit(jax.vmap(lambda v: jax.jvp(jax.grad(self.log_prior), (jnp.zeros(self.dim),), (v,))[1] @ v))
             precision = -np.asarray(curve(jnp.eye(self.dim)))
@@ -150,7 +150,7 @@ class Network:
         """Return what the likelihood of one case knows of its outputs `(c,)`: a matrix `(c, c)`."""
         if self.noise is not None:
             return jnp.full((1, 1), self.noise**-2)
-        if self.width == 1:
+        if self.columns == 1:
             return (jax.nn.sigmoid(outputs) * jax.nn.sigmoid(-outputs))[None]
         p = jax.nn.softmax(outputs)
         return jnp.diag(p) - jnp.outer(p, p)
@@ -164,7 +164,7 @@ class Network:
         found = self.outputs(theta, inputs)
         if self.noise is not None:
             return -0.5 * ((targets - found[:, 0]) / self.noise) ** 2
-        if self.width == 1:
+        if self.columns == 1:
             return jax.nn.log_sigmoid(found[:, 0] * (2.0 * targets - 1.0))
         return jnp.take_along_axis(jax.nn.log_softmax(found), targets[:, None], 1)[:, 0]
 
@@ -181,12 +181,12 @@ class Network:
         found = self.outputs(theta, inputs)
         if self.noise is not None:
             return found[:, 0]
-        return jax.nn.sigmoid(found[:, 0]) if self.width == 1 else jax.nn.softmax(found)
+        return jax.nn.sigmoid(found[:, 0]) if self.columns == 1 else jax.nn.softmax(found)
 
     def fields(self, theta: Array, score: Array, inputs: Array) -> jax.Array:
         """Return every g at one draw, `(output, k)`: Gauss-Newton steps, and for one logit the last layer's steps."""
         steps = gauss_newton_fields(self, self.predict, theta, score, inputs)
-        if self.noise is not None or self.width > 1 or not len(self.last):
+        if self.noise is not None or self.columns > 1 or not len(self.last):
             return steps
         size, free, rest = jnp.sqrt(self.precision[self.last]), self.last, jnp.asarray(theta)
 
