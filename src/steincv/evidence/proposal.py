@@ -92,7 +92,7 @@ def families(samples: Samples, value: Float[np.ndarray, "chain draw"], folds: Se
     train = [samples.select(fold.train.chains, fold.train.draws) for fold in folds]
     affine = [Standardise.of(some) for some in train]
     learned: list[Coordinates] = []
-    for some in train:  # the map of the first fold is where the others begin
+    for some in train:  # the kind of map is looked for in the first fold only
         learned.append(learned_coordinates(some, samples, learned[0] if learned else None))
     made = {
         "moments": [Proposal(each, Affine(np.zeros(1), np.ones(1))) for each in affine],

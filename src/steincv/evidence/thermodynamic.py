@@ -2,7 +2,7 @@ r"""Thermodynamic integration: $\log p(y) = \int_0^1 E_t[\log p(y|\theta)]\,dt$,
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,8 +25,7 @@ from .parts import (
     ratio,
     statuses_of,
 )
-from .rung import Rung, no_usable_mean
-from .rungs import contributions, discretisation, fit_rungs
+from .rung import Rung, contributions, discretisation, fit_rungs, no_usable_mean
 
 
 def log_evidence(
@@ -86,20 +85,20 @@ def log_evidence(
     bridges = next(k for k, why in enumerate([*trouble[:-1], None]) if why is None)
     weights = integral(t[bridges:], rule, extrapolate)
     rungs, refitted = fit_rungs(t, samples, values, bridges, weights, method, seed, progress)
-    total = _add_up(rungs, weights, coupled)
+    draws, averages, errors = _add_up(rungs, weights, coupled)
     results = [rung.result for rung in rungs]
     info = {
         "temperatures": t.tolist(),
         "rule": rule,
-        **total.info,
+        **errors,
         "values_by_rule": _other_rules(rungs, t[bridges:]),
-        "bridged": [{"rung": k, "overlap": r.use.above.overlap} for k, r in enumerate(rungs) if r.use.above],
+        "bridged": [{"rung": k, "overlap": rung.above.overlap} for k, rung in enumerate(rungs) if rung.above],
         "refitted": refitted,
         "rungs": [_row(k, rung, t, trouble) for k, rung in enumerate(rungs)],
         "seconds": time.perf_counter() - start,
     }
     statuses = statuses_of("rung", _said(rungs, trouble), results, t)
-    return log_evidence_of(total.draws, total.averages, method_used(method, results), statuses, info)
+    return log_evidence_of(draws, averages, method_used(method, results), statuses, info)
 
 
 def _check_rungs(
@@ -115,15 +114,10 @@ def _check_rungs(
     return samples, checked_values("rung", "draws", names, samples, values)
 
 
-class _Total(NamedTuple):
-    """The sum over rungs, plain and controlled: its draws and averages; and what `info` says of its error."""
-
-    draws: list[np.ndarray]
-    averages: list[Average]
-    info: dict[str, Any]
-
-
-def _add_up(rungs: Sequence[Rung], rule: Integral, coupled: bool | None) -> _Total:
+def _add_up(
+    rungs: Sequence[Rung], rule: Integral, coupled: bool | None
+) -> tuple[list[np.ndarray], list[Average], dict[str, Any]]:
+    """Return draws and averages of the sum, plain and controlled, and what `info` says of its error."""
     both = list(zip(*contributions(rungs, rule), strict=True))  # of all rungs the plain series, and the controlled ones
     shapes = {series.shape for series in both[0]}
     aligned = len(shapes) == 1
@@ -144,7 +138,7 @@ def _add_up(rungs: Sequence[Rung], rule: Integral, coupled: bool | None) -> _Tot
         "error_if_independent": float(apart[1].standard_error),
         "error_if_coupled": float(together[1].standard_error) if together else None,
     }
-    return _Total(draws, [_widened(found, left) for found in used], info)
+    return draws, [_widened(found, left) for found in used], info
 
 
 def _clearly_coupled(apart: Average, together: Average) -> bool:
@@ -168,7 +162,7 @@ def _said(rungs: Sequence[Rung], trouble: Sequence[str | None]) -> Iterator[tupl
     for k, why in enumerate(trouble):
         if why is None:
             continue
-        bridge = rungs[k].use.above
+        bridge = rungs[k].above
         remedy = (
             "The interval above it is computed from bounded functions instead, which need no such mean; the rungs "
             f"at its ends overlap by {bridge.overlap:.1%}."
@@ -189,7 +183,7 @@ def _other_rules(rungs: Sequence[Rung], t: np.ndarray) -> dict[str, Any]:
         rules["second-order, every second rung"] = halved(t)
     rules["second-order, extrapolated"] = integral(t, "second-order").value
     below = [sum(float(rung.bridges[i].mean()) for rung in rungs) for i in (0, 1)]
-    above = [rung for rung in rungs if rung.use.moments]
+    above = [rung for rung in rungs if not rung.bridged]
     means, variances = ([[getattr(r, name)[i].mean for r in above] for i in (0, 1)] for name in ("mean", "variance"))
     return {
         name: {
@@ -205,8 +199,8 @@ def _row(k: int, rung: Rung, t: np.ndarray, trouble: Sequence[str | None]) -> di
     plain, better = rung.mean
     old, new = float(plain.standard_error), float(better.standard_error)
     row: dict[str, Any] = {"rung": k, "temperature": float(t[k]), "no_usable_mean": trouble[k]}
-    row |= {"bridged": not rung.use.moments, "plain_mean": float(plain.mean), "plain_error": old}
-    if rung.use.moments:
+    row |= {"bridged": rung.bridged, "plain_mean": float(plain.mean), "plain_error": old}
+    if not rung.bridged:
         spread = rung.variance[1]
         row |= {"mean": float(better.mean), "error": new, "variance_ratio": ratio(new, old)}
         row |= {"variance": float(spread.mean), "variance_error": float(spread.standard_error)}

@@ -1,4 +1,4 @@
-"""A user's own network: an Equinox module or a function, its data, and what may be asked of its predictions."""
+"""Networks with their data: a user's own, and one hidden layer of tanh; and what may be asked of their predictions."""
 
 import itertools
 import math
@@ -14,11 +14,11 @@ from jax.scipy.special import ndtr
 from jax.scipy.stats import norm
 from jaxtyping import Float, PyTree
 
-from ..runtime.validation import InputError
+from ..runtime.validation import InputError, whole_number
 from ..samples.samples import Samples, finite_array
 from .gauss_newton import Layered, gauss_newton_fields
 from .last_layer import Logits, last_layer_fields
-from .model import Array, full_scores, training_data
+from .model import Array, append_one, full_scores, training_data
 
 
 class Asked(NamedTuple):
@@ -238,6 +238,39 @@ class Network:
             else:
                 found = tried
         return np.flatnonzero(found)
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Regressor(Network):
+    r"""$y = w\cdot\tanh(V\tilde x) + b + \text{noise}$, with $\tilde x = (x, 1)$ and $N(0, 1)$ on every weight.
+
+    A vector of weights has V row by row, then w and b.
+
+    **Arguments:**
+
+    - `inputs`: `(n, k)`, best with mean 0 and variance 1.
+    - `targets`: `(n,)`, likewise.
+    - `noise`: the standard deviation of the noise.
+    - `width`: hidden units.
+    """
+
+    width: int
+
+    def __init__(self, inputs: object, targets: object, noise: float = 0.1, width: int = 20):
+        x, y = training_data(inputs, targets, noise)
+        if x.ndim != 2:
+            raise InputError(f"`inputs` has shape {x.shape}, expected (n, k): one row a case.")
+        whole_number("width", width, 1)
+        shapes = ((width, x.shape[1] + 1), (width + 1,))
+        self._set(apply=_tanh_layer, inputs=x, targets=y, noise=noise, prior=None, width=width, columns=1)
+        self._set(shapes=shapes, structure=jax.tree.structure({"hidden": 0, "outer": 0}))
+        # what other networks are asked for
+        self._set(precision=np.ones(self.dim), last=np.arange(self.dim - width - 1, self.dim), smooth=True)
+
+
+def _tanh_layer(params: PyTree, inputs: Array) -> Array:
+    hidden = jnp.tanh(append_one(inputs) @ params["hidden"].T)
+    return hidden @ params["outer"][:-1] + params["outer"][-1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas
 import scipy.special
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from ..estimating import estimate
@@ -17,6 +17,7 @@ from ..families.auto import Auto
 from ..families.method import Method
 from ..families.polynomial.polynomial import Polynomial
 from ..judging.error_bars import ROUND_OFF, Average, average
+from ..judging.status import Code
 from ..result import Estimate
 from ..runtime.compile_cache import compile_cache
 from ..runtime.validation import InputError
@@ -24,17 +25,24 @@ from ..samples.samples import Samples, finite_array
 from .model import Array
 from .network import Prediction, above as probability_above, quantile as quantile_of
 from .network_field import HasFields, NetworkField
-from .trust import chains_agree, proven, score_outliers
 
 
-class Small(NamedTuple):
-    """Up to how many weights and inputs the library's own default, `Auto()`, is affordable."""
+class Limits(NamedTuple):
+    """What the default is, and what it may rely on; benchmarks/regression_calibration.py measures what the checks keep."""
 
-    weights: int = 20
-    inputs: int = 20
+    # Up to so many weights and inputs the library's own default, `Auto()`, is affordable.
+    auto_weights: int = 20
+    auto_inputs: int = 20
+    # The largest 1 % of squared scores are 1 % of their sum for a Gaussian in many dimensions, .25 for converged HMC
+    # draws of the paper's classifier given 40 images, and .84 and .50 for pSGLD given 40 and 200: no variance made of
+    # those is known.
+    top_share: float = 0.01
+    carried: float = 0.35
+    # The variance ratio must be below this without any one of the chains.
+    stable_ratio: float = 0.9
 
 
-SMALL = Small()
+LIMITS = Limits()
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,9 +247,42 @@ def _plain_where(found: Estimate, which: np.ndarray) -> Estimate:
 def _default(samples: Samples, model: object, inputs: np.ndarray) -> Method:
     if isinstance(model, HasFields):
         return NetworkField(model, inputs)
-    if samples.dim <= SMALL.weights and len(inputs) <= SMALL.inputs:
+    if samples.dim <= LIMITS.auto_weights and len(inputs) <= LIMITS.auto_inputs:
         return Auto()
     return Polynomial(1)
+
+
+def score_outliers(samples: Samples) -> bool:
+    """Tell whether a hundredth of the draws carries much of the sum of squared scores."""
+    size = np.sort((samples.scores**2).sum(axis=-1).reshape(-1))
+    last = max(1, round(LIMITS.top_share * len(size)))
+    return bool(size[-last:].sum() > max(LIMITS.carried, 3 * last / len(size)) * size.sum())
+
+
+def chains_agree(found: Estimate) -> Bool[np.ndarray, " out"]:
+    """Tell for which outputs no split R-hat is too large: chains stuck in different places know one place each."""
+    return np.array([all(s.code is not Code.CHAINS_DISAGREE for s in status) for status in found.status])
+
+
+def proven(values: Float[np.ndarray, "chain draw out"], controlled: np.ndarray) -> Bool[np.ndarray, " out"]:
+    """Tell for which outputs the variance falls clearly on chains that g was not fitted on, whichever is left out.
+
+    Left out one by one, chains also say how uncertain the ratio is (the jackknife): it must be below 1 by twice that.
+    A coin flip that every chain tosses has large variances and a ratio that all chains share; an output that one chain
+    alone decides has not.
+    """
+    chains = len(values)
+    if chains < 2:
+        return np.ones(values.shape[-1], dtype=bool)
+    ratios = []
+    for k in range(chains):
+        others = np.arange(chains) != k
+        before, after = values[others].var(axis=(0, 1)), controlled[others].var(axis=(0, 1))
+        ratios.append(np.divide(after, before, out=np.full_like(after, np.inf), where=before > 0))
+    found = np.stack(ratios)
+    finite = np.where(np.isfinite(found), found, 1.0)
+    error = np.sqrt((chains - 1) * finite.var(axis=0))
+    return (found.max(axis=0) < LIMITS.stable_ratio) & (finite.mean(axis=0) + 2 * error < 1)
 
 
 def predictions(
