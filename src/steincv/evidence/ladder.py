@@ -19,18 +19,13 @@ RULES = ("second-order", "trapezoid")
 
 
 class Richardson(NamedTuple):
-    """How errors grow when every second rung is dropped.
+    """How errors grow when every second rung is dropped."""
 
-    - `gain`: the second-order rule has an error of order four, which becomes 2^4 times as large.
-    - `next_gain`: once that is taken off, an error of order six is left.
-    - `fewest_intervals`: with fewer, halving twice leaves nothing to extrapolate from.
-    - `largest_factor`: where a long interval meets a short one, halving hardly coarsens, and the error that it shows
-      would be multiplied by more than that error is known.
-    """
-
-    gain: int = 2**4
-    next_gain: int = 2**6
-    fewest_intervals: int = 8
+    gain: int = 2**4  # the second-order rule has an error of order four
+    next_gain: int = 2**6  # once that is taken off, one of order six is left
+    fewest_intervals: int = 8  # with fewer, halving twice leaves nothing to extrapolate from
+    # Where a long interval meets a short one, halving hardly coarsens, and the error that it shows is not known well
+    # enough to be multiplied by more.
     largest_factor: float = 5.0
 
 

@@ -20,16 +20,11 @@ RANDOM_WALK, MALA, NUTS = "random walk", "mala", "nuts"
 
 
 class Kernel(NamedTuple):
-    """How a kernel is run.
+    """How a kernel is run."""
 
-    - `target`: the acceptance rate that warm-up aims at.
-    - `thin`: a draw is kept after so many steps, unless the user says otherwise.
-    - `slopes`: whether it needs gradients.
-    """
-
-    target: float
-    thin: int
-    slopes: bool
+    target: float  # acceptance rate that warm-up aims at
+    thin: int  # steps from one draw to the next, unless the user says otherwise
+    slopes: bool  # whether it needs gradients
 
 
 # Targets: the optima in many dimensions of Roberts, Gelman, Gilks (1997), Ann. Appl. Probab. 7, and of Roberts,
@@ -38,14 +33,11 @@ KERNELS = {RANDOM_WALK: Kernel(0.234, 10, False), MALA: Kernel(0.574, 5, True), 
 
 
 class Limits(NamedTuple):
-    """Choices inside the kernels.
+    """Choices inside the kernels."""
 
-    - `doublings`: of a tree of NUTS; preconditioned as it is here, it seldom needs more.
-    - `fresh`: the share of random-walk proposals that are fresh draws of the prior. They are what moves the lowest
-      rungs, whose densities are too wide for steps.
-    """
-
-    doublings: int = 7
+    doublings: int = 7  # of a tree of NUTS; preconditioned as it is here, it seldom needs more
+    # The share of random-walk proposals that are fresh draws of the prior: they move the lowest rungs, whose densities
+    # are too wide for steps.
     fresh: float = 0.1
 
 
@@ -66,15 +58,11 @@ class Point(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What a move did, at every chain.
+    """What a move did, at every chain."""
 
-    `acceptance`: its probability; `stepped`: whether a step size had to do with it; `rejected`: whether the proposal
-    had no finite likelihood.
-    """
-
-    acceptance: Array
-    stepped: Array
-    rejected: Array
+    acceptance: Array  # its probability
+    stepped: Array  # whether a step size had to do with it
+    rejected: Array  # whether the proposal had no finite likelihood
 
 
 def first_step(kernel: str, dim: int) -> float:

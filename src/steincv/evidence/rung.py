@@ -78,17 +78,14 @@ def no_usable_mean(values: Float[np.ndarray, "chain draw"]) -> str | None:
 class Bridge:
     r"""An interval between two rungs without the mean of the log likelihood at either end.
 
-    For any constant C, with $\sigma$ the logistic function,
+    For any constant C, the `shift`, and with $\sigma$ the logistic function,
 
     $$ \int_{t_i}^{t_{i+1}} E_t\,dt = \log\frac{Z_{i+1}}{Z_i}
        = C + \log E_i[\sigma(\Delta l - C)] - \log E_{i+1}[\sigma(C - \Delta l)], $$
 
-    means of bounded functions, whatever the tail of l. Best is the C for which the two are equal; they are then the
-    overlap of the rungs.
+    means of bounded functions, whatever the tail of l. Best is the C for which the two are equal: the `overlap`.
 
     Reference: Bennett (1976), J. Comput. Phys. 22; Meng, Wong (1996), Statistica Sinica 6.
-
-    It is over the `gap` between two temperatures, with the constant `shift`; `overlap` is at most one half.
     """
 
     gap: float

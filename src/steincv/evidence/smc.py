@@ -21,20 +21,8 @@ from ..judging.status import ALARMS, Code
 from ..result import Estimate
 from ..runtime.validation import InputError
 from ..samples.samples import Samples
+from . import parts
 from .ladder import check_temperatures
-from .parts import (
-    as_lists,
-    checked_values,
-    draws_of_sum,
-    independent,
-    log_evidence_of,
-    log_mean,
-    mean_of,
-    method_and_seed,
-    method_used,
-    ratio,
-    statuses_of,
-)
 
 
 class Runs(NamedTuple):
@@ -90,13 +78,13 @@ def smc_evidence(
     """
     start = time.perf_counter()
     t = check_temperatures(temperatures)
-    method, seed = method_and_seed(method, seed)
+    method, seed = parts.method_and_seed(method, seed)
     samples, values = _check_steps(samples_per_step, log_likelihoods, t)
     gaps = np.diff(t)
     steps = [_step(k, gaps[k], s, v, method, seed) for k, (s, v) in enumerate(zip(samples, values, strict=True))]
     both = [step.plain for step in steps], [step.controlled for step in steps]
     averages, between_runs = zip(*map(_add_up, both), strict=True)
-    draws = [draws_of_sum(series, found.mean) for series, found in zip(both, averages, strict=True)]
+    draws = [parts.draws_of_sum(series, found.mean) for series, found in zip(both, averages, strict=True)]
     results = [step.result for step in steps]
     kinds = {*ALARMS, Code.LOW_ESS, Code.HEAVY_TAIL, Code.UNEVEN_WEIGHTS, Code.TOO_MANY_FEATURES}
     said = ((k, s) for k, result in enumerate(results) for s in result.status[0] if s.code in kinds)
@@ -106,13 +94,14 @@ def smc_evidence(
         "steps": [_row(k, step, t) for k, step in enumerate(steps)],
         "seconds": time.perf_counter() - start,
     }
-    return log_evidence_of(draws, averages, method_used(method, results), statuses_of("step", said, results, t), info)
+    statuses = parts.statuses_of("step", said, results, t)
+    return parts.log_evidence_of(draws, averages, parts.method_used(method, results), statuses, info)
 
 
 def _check_steps(
     samples_per_step: Sequence[Samples], log_likelihoods: Sequence[object], t: np.ndarray
 ) -> tuple[list[Samples], list[np.ndarray]]:
-    samples, values = as_lists("step", samples_per_step, log_likelihoods)
+    samples, values = parts.as_lists("step", samples_per_step, log_likelihoods)
     steps = len(t) - 1
     for name, entries in (("samples_per_step", samples), ("log_likelihoods", values)):
         if len(entries) not in (steps, steps + 1):
@@ -121,7 +110,7 @@ def _check_steps(
                 f"temperature but the last."
             )
     names = [f"step {k}" for k in range(steps)]
-    return samples[:steps], checked_values("step", "particles", names, samples[:steps], values[:steps])
+    return samples[:steps], parts.checked_values("step", "particles", names, samples[:steps], values[:steps])
 
 
 def _step(k: int, gap: float, samples: Samples, values: np.ndarray, method: Method, seed: int) -> _Step:
@@ -131,8 +120,8 @@ def _step(k: int, gap: float, samples: Samples, values: np.ndarray, method: Meth
         result = estimate(known, np.exp(gap * values - largest), method, seed=seed)
     except InputError as error:
         raise InputError(f"step {k} (t = {gap:.3g} ahead): {error}") from error
-    plain = result.values[..., 0]
-    return _Step(largest + log_mean(plain, plain), largest + log_mean(result.controlled[..., 0], plain), result)
+    plain, controlled = result.values[..., 0], result.controlled[..., 0]
+    return _Step(largest + parts.log_mean(plain, plain), largest + parts.log_mean(controlled, plain), result)
 
 
 def _add_up(series: Sequence[np.ndarray]) -> tuple[Average, float | None]:
@@ -140,7 +129,7 @@ def _add_up(series: Sequence[np.ndarray]) -> tuple[Average, float | None]:
 
     And the error between runs, where there are enough of them.
     """
-    found = independent(series)
+    found = parts.independent(series)
     chains = {s.shape[0] for s in series}
     if len(chains) > 1 or (runs := chains.pop()) < RUNS.fewest:
         return found, None
@@ -154,7 +143,7 @@ def _add_up(series: Sequence[np.ndarray]) -> tuple[Average, float | None]:
 
 def _row(k: int, step: _Step, t: np.ndarray) -> dict[str, Any]:
     """Return what a table shows of a step."""
-    plain, better = mean_of(step.plain), mean_of(step.controlled)
+    plain, better = parts.mean_of(step.plain), parts.mean_of(step.controlled)
     old, new = float(plain.standard_error), float(better.standard_error)
     return {
         "step": k,
@@ -164,7 +153,7 @@ def _row(k: int, step: _Step, t: np.ndarray) -> dict[str, Any]:
         "plain_error": old,
         "increment": float(better.mean),
         "error": new,
-        "variance_ratio": ratio(new, old),
+        "variance_ratio": parts.ratio(new, old),
         "method": step.result.method[0],
         "status": [s.name for s in step.result.status[0]],
     }

@@ -28,16 +28,11 @@ from .warm_up import ADAPTATION, Moments, Tuning, add, factors, no_moments, reac
 
 
 class Plan(NamedTuple):
-    """How a run is cut up and started.
+    """How a run is cut up and started."""
 
-    - `segments`: between them there is progress to see and a place to stop at.
-    - `pool`: draws of the prior, per replica, among which the chains of all its rungs find their starting points.
-    - `log_steps`: between these a log step size stays, however strange the acceptance rates of a short warm-up are.
-    """
-
-    segments: int = 50
-    pool: int = 1000
-    log_steps: tuple[float, float] = (-20.0, 6.0)
+    segments: int = 50  # between them there is progress to see and a place to stop at
+    pool: int = 1000  # draws of the prior, per replica, among which the chains of its rungs start
+    log_steps: tuple[float, float] = (-20.0, 6.0)  # bounds, however strange the acceptance of a short warm-up is
 
 
 PLAN = Plan()

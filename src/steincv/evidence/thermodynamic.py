@@ -12,19 +12,8 @@ from ..judging.status import ALARMS, Code, Status
 from ..result import Estimate
 from ..runtime.validation import InputError
 from ..samples.samples import Samples
+from . import parts
 from .ladder import Integral, check_temperatures, halved, integral, rung_name, second_order, trapezoid
-from .parts import (
-    as_lists,
-    checked_values,
-    draws_of_sum,
-    independent,
-    log_evidence_of,
-    mean_of,
-    method_and_seed,
-    method_used,
-    ratio,
-    statuses_of,
-)
 from .rung import Rung, contributions, discretisation, fit_rungs, no_usable_mean
 
 
@@ -78,7 +67,7 @@ def log_evidence(
     start = time.perf_counter()
     t = check_temperatures(temperatures)
     samples, values = _check_rungs(samples_per_rung, log_likelihoods, t)
-    method, seed = method_and_seed(method, seed)
+    method, seed = parts.method_and_seed(method, seed)
     integral(t, rule, extrapolate)  # refuses a rule that does not exist before any work is done
     trouble = [no_usable_mean(v) for v in values]
     # only from the bottom up: there the gaps are small, and the ratios of neighbouring densities tame
@@ -97,21 +86,21 @@ def log_evidence(
         "rungs": [_row(k, rung, t, trouble) for k, rung in enumerate(rungs)],
         "seconds": time.perf_counter() - start,
     }
-    statuses = statuses_of("rung", _said(rungs, trouble), results, t)
-    return log_evidence_of(draws, averages, method_used(method, results), statuses, info)
+    statuses = parts.statuses_of("rung", _said(rungs, trouble), results, t)
+    return parts.log_evidence_of(draws, averages, parts.method_used(method, results), statuses, info)
 
 
 def _check_rungs(
     samples_per_rung: Sequence[Samples], log_likelihoods: Sequence[object], t: np.ndarray
 ) -> tuple[list[Samples], list[np.ndarray]]:
-    samples, values = as_lists("rung", samples_per_rung, log_likelihoods)
+    samples, values = parts.as_lists("rung", samples_per_rung, log_likelihoods)
     for name, entries in (("samples_per_rung", samples), ("log_likelihoods", values)):
         if len(entries) != len(t):
             short = len(entries) < len(t)
             which = f"{rung_name(len(entries), t)} has none" if short else f"entry {len(t)} belongs to no rung"
             raise InputError(f"`{name}` has {len(entries)} entries but `temperatures` has {len(t)} rungs: {which}.")
     names = [rung_name(k, t) for k in range(len(t))]
-    return samples, checked_values("rung", "draws", names, samples, values)
+    return samples, parts.checked_values("rung", "draws", names, samples, values)
 
 
 def _add_up(
@@ -125,9 +114,9 @@ def _add_up(
         raise InputError(
             f"`coupled` = True needs the same chains and draws at every rung; there are {len(shapes)} different shapes."
         )
-    apart = [independent(series) for series in both]
-    draws = [draws_of_sum(series, found.mean) for series, found in zip(both, apart, strict=True)]
-    together = list(map(mean_of, draws)) if aligned else []
+    apart = [parts.independent(series) for series in both]
+    draws = [parts.draws_of_sum(series, found.mean) for series, found in zip(both, apart, strict=True)]
+    together = list(map(parts.mean_of, draws)) if aligned else []
     if coupled is None:
         coupled = aligned and _clearly_coupled(apart[1], together[1])
     used, left = together if coupled else apart, discretisation(rungs, rule)
@@ -202,7 +191,7 @@ def _row(k: int, rung: Rung, t: np.ndarray, trouble: Sequence[str | None]) -> di
     row |= {"bridged": rung.bridged, "plain_mean": float(plain.mean), "plain_error": old}
     if not rung.bridged:
         spread = rung.variance[1]
-        row |= {"mean": float(better.mean), "error": new, "variance_ratio": ratio(new, old)}
+        row |= {"mean": float(better.mean), "error": new, "variance_ratio": parts.ratio(new, old)}
         row |= {"variance": float(spread.mean), "variance_error": float(spread.standard_error)}
     else:
         row |= dict.fromkeys(("mean", "error", "variance_ratio", "variance", "variance_error"))

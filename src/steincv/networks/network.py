@@ -208,16 +208,14 @@ class Network:
         positions have them; or is one array `(chain, draw, dim)` of flat vectors.
         """
         leaves, structure = jax.tree.flatten(draws)
-        if len(leaves) == 1 and np.shape(leaves[0])[2:] == (self.dim,):
-            flat = finite_array("draws", leaves[0])
-        else:
-            if structure != self.structure or tuple(np.shape(leaf)[2:] for leaf in leaves) != self.shapes:
-                raise InputError(
-                    f"`draws` has leaves of shapes {[np.shape(leaf) for leaf in leaves]}; expected chain and draw "
-                    f"before {list(self.shapes)}, in a tree like `params`."
-                )
-            lead = np.shape(leaves[0])[:2]
-            flat = finite_array("draws", np.concatenate([np.reshape(a, (*lead, -1)) for a in leaves], axis=-1))
+        shapes = tuple(np.shape(leaf)[2:] for leaf in leaves)
+        if shapes != ((self.dim,),) and (structure != self.structure or shapes != self.shapes):
+            raise InputError(
+                f"`draws` has leaves of shapes {[np.shape(leaf) for leaf in leaves]}; expected chain and draw "
+                f"before {list(self.shapes)}, in a tree like `params`."
+            )
+        lead = np.shape(leaves[0])[:2]
+        flat = finite_array("draws", np.concatenate([np.reshape(a, (*lead, -1)) for a in leaves], axis=-1))
         with jax.enable_x64(True):
             return Samples(flat, full_scores(self, flat))
 

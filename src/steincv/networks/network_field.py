@@ -86,7 +86,20 @@ class NetworkField(Method):
 
     def fields(self, samples: Samples) -> Float[np.ndarray, "chain draw out k"]:
         """Return every $g_k$ at every draw and input."""
-        return _fields(self.model, self.inputs, samples)
+        double = not getattr(self.model, "single", False)  # a model may ask for single precision
+        kind = np.float64 if double else np.float32
+        flat = [a.reshape(-1, samples.dim).astype(kind) for a in (samples.draws, samples.scores)]
+        reserve(
+            f"{len(self.inputs)} inputs at {samples.size} draws",
+            8.0 * 2 * samples.size * len(self.inputs) * PLAN.most_fields,
+            "Take fewer inputs at a time.",
+        )
+        with jax.enable_x64(double), compile_cache(), jax.default_matmul_precision("highest"):
+            out = _program(self.model)(*map(jnp.asarray, flat), jnp.asarray(self.inputs, kind))
+            found = np.asarray(out, dtype=np.float64)
+        if not np.isfinite(found).all():
+            raise InputError("the fields of the network are not finite at some draw: look at its weights and scores.")
+        return found.reshape(*samples.draws.shape[:2], *found.shape[1:])
 
     def fit(self, samples: Samples, values: ArrayLike, *, seed: int = 0) -> Fitted:
         values = as_values(samples, values)
@@ -100,7 +113,7 @@ class NetworkField(Method):
         made = found if isinstance(found, Combination) else Combination.shared_by_all(found, len(self.inputs))
 
         def evaluate(theta: np.ndarray, score: np.ndarray) -> np.ndarray:
-            return made(_fields(self.model, self.inputs, Samples(theta, score))[0])
+            return made(self.fields(Samples(theta, score))[0])
 
         same = Standardise(np.zeros(dim), np.ones(dim), None)
         info = {"coefficients": made.shared.tolist(), "features": len(made.shared)}
@@ -108,9 +121,7 @@ class NetworkField(Method):
 
     def cross_fit(self, samples: Samples, values: np.ndarray, folds: Sequence[Fold], *, seed: int = 0) -> CrossFit:
         start = time.perf_counter()
-        fields = self.fields(samples)
-        g = np.zeros_like(values)
-        info = []
+        fields, g, info = self.fields(samples), np.zeros_like(values), []
         for fold in folds:
             made = combine(fold.train.take(fields), fold.train.take(values))
             fold.test.put(g, made(fold.test.take(fields)))
@@ -198,23 +209,6 @@ def combine(fields: Float[np.ndarray, "chain draw out k"], values: Float[np.ndar
             errors[i] += ((y + b @ w) ** 2).sum(axis=0)
     every = np.stack([solved(gram, right, count, penalty) for penalty in PLAN.penalties])
     return Combination(shared, basis, every[errors.argmin(axis=0), :, np.arange(out)].T)
-
-
-def _fields(model: HasFields, inputs: np.ndarray, samples: Samples) -> np.ndarray:
-    double = not getattr(model, "single", False)  # a model may ask for single precision
-    kind = np.float64 if double else np.float32
-    flat = [a.reshape(-1, samples.dim).astype(kind) for a in (samples.draws, samples.scores)]
-    reserve(
-        f"{len(inputs)} inputs at {samples.size} draws",
-        8.0 * 2 * samples.size * len(inputs) * PLAN.most_fields,
-        "Take fewer inputs at a time.",
-    )
-    with jax.enable_x64(double), compile_cache(), jax.default_matmul_precision("highest"):
-        out = _program(model)(jnp.asarray(flat[0]), jnp.asarray(flat[1]), jnp.asarray(inputs, kind))
-        found = np.asarray(out, dtype=np.float64)
-    if not np.isfinite(found).all():
-        raise InputError("the fields of the network are not finite at some draw: look at its weights and scores.")
-    return found.reshape(*samples.draws.shape[:2], *found.shape[1:])
 
 
 @functools.lru_cache(maxsize=8)

@@ -28,7 +28,7 @@ from .network_field import HasFields, NetworkField
 
 
 class Limits(NamedTuple):
-    """What the default is, and what it may rely on; benchmarks/regression_calibration.py measures what the checks keep."""
+    """What the default is, and what it may rely on (measured by benchmarks/regression_calibration.py)."""
 
     # Up to so many weights and inputs the library's own default, `Auto()`, is affordable.
     auto_weights: int = 20
@@ -51,8 +51,7 @@ class Predictive:
 
     - `mean`, `standard_error`, `interval(level)`, `variance_ratio`: with control variates. `plain`: without. Of several
       logits they have one column per class.
-    - `entropy`, `plain_entropy`: $-\\sum_c p_c\\log p_c$ of the means, for scores. A controlled mean can leave
-      [0, 1]; for the entropy, and only there, it is clipped to it.
+    - `entropy`, `plain_entropy`: $-\\sum_c p_c\\log p_c$ of the means, for scores, clipped to [0, 1] only there.
     - `outside`: how many controlled means lie outside [0, 1].
     - `helped`, `status`: for which inputs a control variate is used, and what happened. Where it would not help, or
       could not be trusted, the plain mean is reported and the status says `no gain`.
@@ -113,9 +112,7 @@ class Predictive:
     def _entropy(self, p: np.ndarray) -> np.ndarray:
         if not self.scores:
             raise InputError("entropy is of scores in [0, 1]; some predictions here lie outside it.")
-        if p.ndim == 2:
-            return np.asarray(scipy.special.entr(np.clip(p, 0.0, 1.0)).sum(axis=1))
-        return entropy(p)
+        return entropy(p) if p.ndim == 1 else np.asarray(scipy.special.entr(np.clip(p, 0.0, 1.0)).sum(axis=1))
 
     def summary(self) -> pandas.DataFrame:
         """Return a row per input: plain and controlled mean with standard errors, ratio, entropies and status.
@@ -180,9 +177,8 @@ def predictive(
     - `above`: a number, or one per input: return P(y > above).
     - `quantile`: a level between 0 and 1: return that quantile of y.
     - `guard`: report the plain mean, and say so, for inputs where the control variate does not help: it is fitted on
-      other chains than it is judged on, and must gain without any one of them. An input whose chains
-      disagree about it has its plain mean, whatever the others do; and all have if a few draws carry most of the
-      squared scores.
+      other chains than it is judged on, and must gain without any one of them. So it is for an input whose chains
+      disagree, and for all inputs if a few draws carry most of the squared scores.
 
     >>> import numpy as np, steincv as scv
     >>> theta = np.random.default_rng(0).normal(size=(4, 200, 2))
@@ -204,13 +200,16 @@ def predictive(
     if above is not None or quantile is not None:
         model = _observed(model, values, len(at), above, quantile)
         values = predictions(samples, model.predict, at)
-    if method is None:
-        method = _default(samples, model, at)
+    if method is None and isinstance(model, HasFields):
+        method = NetworkField(model, at)
+    elif method is None:
+        few = samples.dim <= LIMITS.auto_weights and len(at) <= LIMITS.auto_inputs
+        method = Auto() if few else Polynomial(1)
     found = estimate(samples, {"prediction": values}, method, seed=seed, folds=folds, guard=guard)
     outliers = score_outliers(samples)
-    if guard:
-        kept = chains_agree(found) & proven(found.values, found.controlled) & (not outliers)
-        found = _plain_where(found, ~kept)
+    if guard:  # chains stuck in different places know one place each
+        agree = np.array([all(s.code is not Code.CHAINS_DISAGREE for s in status) for status in found.status])
+        found = _plain_where(found, ~(agree & proven(found.values, found.controlled) & (not outliers)))
     if values.ndim == 4:
         shape = values.shape[2:]
         found = replace(found, shape=shape, plain=found.plain.reshape(shape), _average=found._average.reshape(shape))
@@ -244,24 +243,11 @@ def _plain_where(found: Estimate, which: np.ndarray) -> Estimate:
     return replace(found, controlled=controlled, _average=better, method=method)
 
 
-def _default(samples: Samples, model: object, inputs: np.ndarray) -> Method:
-    if isinstance(model, HasFields):
-        return NetworkField(model, inputs)
-    if samples.dim <= LIMITS.auto_weights and len(inputs) <= LIMITS.auto_inputs:
-        return Auto()
-    return Polynomial(1)
-
-
 def score_outliers(samples: Samples) -> bool:
     """Tell whether a hundredth of the draws carries much of the sum of squared scores."""
     size = np.sort((samples.scores**2).sum(axis=-1).reshape(-1))
     last = max(1, round(LIMITS.top_share * len(size)))
     return bool(size[-last:].sum() > max(LIMITS.carried, 3 * last / len(size)) * size.sum())
-
-
-def chains_agree(found: Estimate) -> Bool[np.ndarray, " out"]:
-    """Tell for which outputs no split R-hat is too large: chains stuck in different places know one place each."""
-    return np.array([all(s.code is not Code.CHAINS_DISAGREE for s in status) for status in found.status])
 
 
 def proven(values: Float[np.ndarray, "chain draw out"], controlled: np.ndarray) -> Bool[np.ndarray, " out"]:
@@ -274,12 +260,10 @@ def proven(values: Float[np.ndarray, "chain draw out"], controlled: np.ndarray) 
     chains = len(values)
     if chains < 2:
         return np.ones(values.shape[-1], dtype=bool)
-    ratios = []
-    for k in range(chains):
-        others = np.arange(chains) != k
-        before, after = values[others].var(axis=(0, 1)), controlled[others].var(axis=(0, 1))
-        ratios.append(np.divide(after, before, out=np.full_like(after, np.inf), where=before > 0))
-    found = np.stack(ratios)
+    found = np.full((chains, values.shape[-1]), np.inf)
+    for k, ratio in enumerate(found):
+        before, after = (np.delete(a, k, axis=0).var(axis=(0, 1)) for a in (values, controlled))
+        np.divide(after, before, out=ratio, where=before > 0)
     finite = np.where(np.isfinite(found), found, 1.0)
     error = np.sqrt((chains - 1) * finite.var(axis=0))
     return (found.max(axis=0) < LIMITS.stable_ratio) & (finite.mean(axis=0) + 2 * error < 1)
