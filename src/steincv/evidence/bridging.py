@@ -104,7 +104,12 @@ def bridge(
     method, seed = method_and_seed(method, seed)
     chains, draws, dim = samples.draws.shape
     enough("`samples` holds", chains, draws)
-    model = _model(samples, log_density)
+    model = samples.log_density if log_density is None else LogDensity.of(log_density, samples.draws[0, 0])
+    if model is None:
+        raise InputError(
+            "`log_density` is needed: `samples` does not know its model. Give a function of one unconstrained vector "
+            "that JAX can differentiate, or that returns value and gradient: log likelihood, prior and Jacobian."
+        )
     check_standard(samples)
     flat = samples.draws.reshape(-1, dim), samples.scores.reshape(-1, dim)
     before = model.spent[0]
@@ -142,17 +147,6 @@ def bridge(
     }
     averages = plain.widened(floor), answer.widened(floor)
     return log_evidence_of((plain.series, answer.series), averages, answer.method, statuses, info)
-
-
-def _model(samples: Samples, log_density: Any) -> LogDensity:
-    if log_density is not None:
-        return LogDensity.of(log_density, samples.draws[0, 0])
-    if samples.log_density is None:
-        raise InputError(
-            "`log_density` is needed: `samples` does not know its model. Give a function of one unconstrained vector "
-            "that JAX can differentiate, or that returns value and gradient: log likelihood, prior and Jacobian."
-        )
-    return samples.log_density
 
 
 @dataclass(frozen=True, eq=False)

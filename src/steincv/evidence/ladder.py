@@ -133,14 +133,9 @@ def integral(t: Float[np.ndarray, " rung"], rule: str, extrapolate: bool = True)
     """
     if rule not in RULES:
         raise InputError(f"`rule` must be one of {', '.join(map(repr, RULES))}, got {rule!r}.")
-    better = _second_order(t, extrapolate or rule == "trapezoid")
-    if rule == "second-order":
-        return better
-    plain = trapezoid(t)
-    return Integral(plain, (better.value.minus(plain),))
-
-
-def _second_order(t: np.ndarray, extrapolate: bool) -> Integral:
+    if rule == "trapezoid":
+        plain = trapezoid(t)
+        return Integral(plain, (integral(t, "second-order").value.minus(plain),))
     value, gaps = second_order(t), np.diff(t)
     if len(gaps) == 1:
         return Integral(value, (value.minus(trapezoid(t)),))

@@ -38,7 +38,7 @@ def as_lists(part: str, samples: Iterable[Samples], values: Iterable[object]) ->
 
 
 def checked_values(
-    part: str, draws: str, names: Sequence[str], samples: Sequence[Samples], values: Sequence[object]
+    part: str, kind: str, names: Sequence[str], samples: Sequence[Samples], values: Sequence[object]
 ) -> list[Float[np.ndarray, "chain draw"]]:
     """Return the log likelihoods, checked against the samples, which must be of one model."""
     found = []
@@ -49,24 +49,20 @@ def checked_values(
             )
         if entry.dim != samples[0].dim:
             raise InputError(
-                f"The {draws} of {name} have {entry.dim} dimensions, those of {part} 0 have {samples[0].dim}: all "
+                f"The {kind} of {name} have {entry.dim} dimensions, those of {part} 0 have {samples[0].dim}: all "
                 f"{part}s must be of one model."
             )
-        found.append(_of_draws(name, value, entry))
+        array = finite_array(f"log_likelihoods of {name}", value)
+        chains, draws, _ = entry.draws.shape
+        if chains == 1 and array.shape == (draws,):
+            array = array[None]
+        if array.shape != (chains, draws):
+            raise InputError(
+                f"`log_likelihoods` of {name} has shape {array.shape}, expected ({chains}, {draws}): one number for "
+                f"every draw of that rung."
+            )
+        found.append(array)
     return found
-
-
-def _of_draws(name: str, values: object, samples: Samples) -> Float[np.ndarray, "chain draw"]:
-    array = finite_array(f"log_likelihoods of {name}", values)
-    chains, draws, _ = samples.draws.shape
-    if chains == 1 and array.shape == (draws,):
-        array = array[None]
-    if array.shape != (chains, draws):
-        raise InputError(
-            f"`log_likelihoods` of {name} has shape {array.shape}, expected ({chains}, {draws}): one number for every "
-            f"draw of that rung."
-        )
-    return array
 
 
 # The sum -------------------------------------------------------------------------------------------------
@@ -116,8 +112,8 @@ def log_evidence_of(
     info: dict[str, Any],
 ) -> Estimate:
     """Return the result of draws and averages, both plain and controlled."""
-    plain, controlled = (a[..., None] for a in series)
-    return Estimate((LABEL,), (), plain, controlled, *averages, (method,), (tuple(statuses),), info)
+    (values, controlled), (plain, better) = (a[..., None] for a in series), averages
+    return Estimate((LABEL,), (), values, controlled, plain, better, (method,), (tuple(statuses),), info)
 
 
 # What is said of the parts -------------------------------------------------------------------------------

@@ -99,19 +99,19 @@ def sensitivity(
         v, size = _log(name, log, known)
         columns += [v[..., None], u * v[..., None]]
         sizes.append(size * f_size)
-    size = np.concatenate(sizes)
+    units = np.concatenate(sizes)
     result = estimate(known, np.concatenate(columns, axis=-1), method or _default(samples), seed=seed)
     own = [outputs + k * (1 + outputs) for k in range(len(given))]  # the columns of the log densities
     plain, controlled = (
-        size * np.concatenate([_covariances(series, outputs, at) for at in own], axis=-1)
+        units * np.concatenate([_covariances(series, outputs, at) for at in own], axis=-1)
         for series in (result.values, result.controlled)
     )
-    old = _rounded(average(plain), size)
-    new = _rounded(as_slow_as(old, average(controlled), controlled), size)
+    old = _rounded(average(plain), units)
+    new = _rounded(as_slow_as(old, average(controlled), controlled), units)
     better = (widened_ratio(old, new) < gain_limit(old.ess)) | (new.standard_error == 0)
     # of every covariance the columns of f, of the log density, and of their product
     parts = [(i, at, at + 1 + i) for at in own for i in range(outputs)]
-    method = [next((m for j in part[::-1] if (m := result.method[j]) != "plain"), "plain") for part in parts]
+    used = [next((m for j in part[::-1] if (m := result.method[j]) != "plain"), "plain") for part in parts]
     sd = f_size * np.sqrt(result.plain.ess[:outputs]) * result.plain.standard_error[:outputs]
     return Estimate(
         tuple(f"{name}[{label}]" for name in given for label in values.labels),
@@ -120,7 +120,7 @@ def sensitivity(
         np.where(better, controlled, plain),
         old,
         _told(new, old).where(better, old),
-        tuple(m if use else "plain" for m, use in zip(method, better, strict=True)),
+        tuple(m if good else "plain" for m, good in zip(used, better, strict=True)),
         tuple(_said([result.status[j] for j in part]) for part in parts),
         {**result.info, "sd": sd.tolist() * len(given)},
     )

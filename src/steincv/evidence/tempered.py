@@ -78,17 +78,9 @@ class Tempered:
 
     def diagnostics(self) -> dict[str, Any]:
         """Return what is known of the rungs and the round trips, in JSON's types."""
-        return {
-            "kernel": self.kernel,
-            "iterations": self.iterations,
-            "seconds": self.seconds,
-            "acceptance": self.acceptance.tolist(),
-            "swaps": self.swaps.tolist(),
-            "round_trips": self.round_trips.tolist(),
-            "rhat": self.rhat.tolist(),
-            "ess": self.ess.tolist(),
-            "not_finite": self.rejected.tolist(),
-        }
+        found = {"kernel": self.kernel, "iterations": self.iterations, "seconds": self.seconds}
+        names = ("acceptance", "swaps", "round_trips", "rhat", "ess")
+        return found | {n: getattr(self, n).tolist() for n in names} | {"not_finite": self.rejected.tolist()}
 
     def __repr__(self) -> str:
         replicas, draws = self.log_likelihoods[0].shape

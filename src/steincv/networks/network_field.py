@@ -220,6 +220,6 @@ def _program(model: HasFields) -> Callable:
     size = None if jax.default_backend() == "cpu" else 64
 
     def every(draws: Array, scores: Array, inputs: Array) -> Array:
-        return jax.lax.map(lambda a: model.fields(*a, inputs), (draws, scores), batch_size=size)
+        return jax.lax.map(lambda a: model.fields(a[0], a[1], inputs), (draws, scores), batch_size=size)
 
     return jax.jit(every)
