@@ -1,4 +1,4 @@
-"""Networks with their data: a user's own, and one hidden layer of tanh; and what may be asked of their predictions."""
+"""Networks with their data: a user's own, an Equinox module or a function, and one hidden layer of tanh."""
 
 import itertools
 import math
@@ -10,13 +10,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtr
-from jax.scipy.stats import norm
 from jaxtyping import Float, PyTree
 
 from ..runtime.validation import InputError, whole_number
 from ..samples.samples import Samples, finite_array
-from .gauss_newton import Layered, gauss_newton_fields
+from .gauss_newton import gauss_newton_fields
 from .last_layer import Logits, last_layer_fields
 from .model import Array, append_one, full_scores, training_data
 
@@ -269,40 +267,6 @@ class Regressor(Network):
 def _tanh_layer(params: PyTree, inputs: Array) -> Array:
     hidden = jnp.tanh(append_one(inputs) @ params["hidden"].T)
     return hidden @ params["outer"][:-1] + params["outer"][-1]
-
-
-@dataclass(frozen=True, eq=False)
-class Prediction:
-    """A function of a regression network's output, and the fields that go with it."""
-
-    model: Layered
-    predict: Callable[[Array, Array], Array]
-
-    def fields(self, theta: Array, score: Array, inputs: Array) -> jax.Array:
-        return gauss_newton_fields(self.model, self.predict, theta, score, inputs)
-
-
-def above(model: Any, cut: Array) -> Prediction:
-    """Return the probability that a new y at every input is above `cut`: the noise is integrated out."""
-    return Prediction(model, lambda theta, x: ndtr((model.outputs(theta, x)[:, 0] - cut) / model.noise))
-
-
-def quantile(model: Any, level: float, values: Float[np.ndarray, "chain draw n"]) -> Prediction:
-    r"""Return a function whose mean is the quantile of a new y at every input, to first order.
-
-    `values` are the outputs at the draws. With F and p the distribution function and the density of y, given the draws,
-    and F(q) the level, it is $q + (F(q) - N((q - o)/\sigma))/p(q)$: one step of Newton's method.
-    """
-    o = values.reshape(-1, values.shape[-1])
-    low, high = o.min(0) + norm.ppf(level) * model.noise, o.max(0) + norm.ppf(level) * model.noise
-    for _ in range(60):  # halved so often, the bracket is round-off
-        q = (low + high) / 2
-        below = np.asarray(ndtr((q - o) / model.noise)).mean(0) < level
-        low, high = np.where(below, q, low), np.where(below, high, q)
-    density = np.asarray(norm.pdf((q - o) / model.noise)).mean(0) / model.noise
-    return Prediction(
-        model, lambda theta, x: q + (level - ndtr((q - model.outputs(theta, x)[:, 0]) / model.noise)) / density
-    )
 
 
 def _function_of(network: Any, params: PyTree) -> tuple[Callable[[PyTree, Array], Array], PyTree]:

@@ -21,10 +21,10 @@ from ..judging.status import Code
 from ..result import Estimate
 from ..runtime.compile_cache import compile_cache
 from ..runtime.validation import InputError
-from ..samples.samples import Samples, finite_array
+from ..samples.samples import Samples
 from .model import Array
-from .network import Prediction, above as probability_above, quantile as quantile_of
 from .network_field import HasFields, NetworkField
+from .observation import observed
 
 
 class Limits(NamedTuple):
@@ -198,7 +198,7 @@ def predictive(
         raise InputError(f"`predict` must be a function of weights and inputs, got {type(predict).__name__}.")
     values = predictions(samples, function, at)
     if above is not None or quantile is not None:
-        model = _observed(model, values, len(at), above, quantile)
+        model = observed(model, values, len(at), above, quantile)
         values = predictions(samples, model.predict, at)
     if method is None and isinstance(model, HasFields):
         method = NetworkField(model, at)
@@ -214,24 +214,6 @@ def predictive(
         shape = values.shape[2:]
         found = replace(found, shape=shape, plain=found.plain.reshape(shape), _average=found._average.reshape(shape))
     return Predictive(found, bool(quantile is None and values.min() >= 0 and values.max() <= 1), outliers)
-
-
-def _observed(model: Any, outputs: np.ndarray, inputs: int, above: ArrayLike | None, level: float | None) -> Prediction:
-    """Return what is asked of a new observation."""
-    if getattr(model, "noise", None) is None or outputs.ndim != 3:
-        raise InputError(
-            "`above` and `quantile` are for regression networks whose noise is known: a Network with `noise`."
-        )
-    if above is not None and level is not None:
-        raise InputError("`above` and `quantile` are two questions: ask one at a time.")
-    if level is not None:
-        if not 0 < level < 1:
-            raise InputError(f"`quantile` must be a level between 0 and 1, got {level!r}.")
-        return quantile_of(model, level, outputs)
-    cut = finite_array("above", above)
-    if cut.shape not in ((), (inputs,)):
-        raise InputError(f"`above` has shape {cut.shape}, expected a number, or one for each of {inputs} inputs.")
-    return probability_above(model, cut)
 
 
 def _plain_where(found: Estimate, which: np.ndarray) -> Estimate:
