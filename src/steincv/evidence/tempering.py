@@ -296,8 +296,7 @@ def _start(
             f"likelihood and log prior, so neither has {rung_name(0, t)}. Look at the model, or give `draw_prior`."
         )
     gumbel = np.random.default_rng(seed).gumbel(size=(*shape, len(t)))
-    weight = np.where(good, np.where(good, likelihood, 0.0), -np.inf)[..., None] * np.where(t > 0, t, 1.0)
-    weight[..., t == 0] = np.where(good, 0.0, -np.inf)[..., None]
+    weight = np.where(good[..., None], t * np.where(good, likelihood, 0.0)[..., None], -np.inf)
     choice = np.argmax(weight + gumbel, axis=1)
     x = np.take_along_axis(pool, choice[..., None], axis=1)
     spread = pool.reshape(-1, model.dim)[good.reshape(-1)].std(axis=0)
