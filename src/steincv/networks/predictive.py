@@ -184,8 +184,8 @@ def predictive(
     >>> theta = np.random.default_rng(0).normal(size=(4, 200, 2))
     >>> x = np.linspace(-1, 1, 3)[:, None]
     >>> found = scv.predictive(scv.Samples(theta, -theta), lambda theta, x: theta[0] * x[:, 0] + theta[1], x)
-    >>> found.mean.round(6).tolist()
-    [0.0, 0.0, 0.0]
+    >>> bool(np.abs(found.mean).max() < 1e-6)
+    True
     """
     if not isinstance(samples, Samples):
         raise InputError(f"`samples` must be a steincv.Samples, got {type(samples).__name__}.")
