@@ -13,9 +13,10 @@ import numpy as np
 
 from steincv import Polynomial, Samples
 from steincv.families.neural.neural import CNCV
-from steincv.networks import Classifier, NetworkField, predictive
+from steincv.networks import NetworkField, predictive
 from steincv.networks.predictive import predictions
 from steincv_paper.amortised import Amortised
+from steincv_paper.classifier import Classifier
 from steincv_paper.embedding import ImageEmbedding
 
 TRAINING, IMAGES, CHAINS, DRAWS, STEPS = 200, 500, 4, 250, 4000

@@ -16,10 +16,11 @@ from record import record
 
 from steincv import Polynomial, Samples
 from steincv.families.neural.neural import CNCV
-from steincv.networks import Classifier, NetworkField, full_gradient
+from steincv.networks import NetworkField, full_gradient
 from steincv.networks.predictive import predictions
 from steincv_paper.amortised import Amortised
 from steincv_paper.bnn_draws import fall
+from steincv_paper.classifier import Classifier
 from steincv_paper.digits import load_digits
 from steincv_paper.embedding import ImageEmbedding
 

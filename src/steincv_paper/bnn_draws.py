@@ -12,14 +12,14 @@ import numpy as np
 import optax
 from jaxtyping import Float
 
-from steincv.networks.classifier import DIM, Classifier
+from steincv.networks.model import full_scores
 from steincv.networks.predictive import predictions
-from steincv.networks.scores import full_scores
 from steincv.runtime.arrays import read_arrays, whole_file
 from steincv.runtime.compile_cache import cache_folder
 from steincv.runtime.validation import InputError
 from steincv.samples.samples import Samples
 
+from .classifier import DIM, Classifier
 from .digits import load_digits
 from .psgld import Steps, psgld
 

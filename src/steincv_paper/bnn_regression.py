@@ -9,9 +9,9 @@ from steincv.families.polynomial.polynomial import Polynomial
 from steincv.judging.diagnostics import stein_check
 from steincv.judging.error_bars import average
 from steincv.networks.full_gradient import full_gradient
+from steincv.networks.network import Regressor
 from steincv.networks.network_field import NetworkField, coefficients
 from steincv.networks.predictive import predictions
-from steincv.networks.regressor import Regressor
 from steincv.runtime.validation import InputError
 from steincv.samples.samples import Samples
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import jax
 
-from steincv.networks.classifier import SHAPES, Filters, activations, check_images, patches
 from steincv.runtime.validation import InputError
+
+from .classifier import SHAPES, Filters, activations, check_images, patches
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import time
 from typing import NamedTuple
 
 from steincv.cli import parse_method
-from steincv.evidence.figure import plot_evidence
 from steincv.evidence.ladder import temperature_ladder
 from steincv.evidence.model_evidence import model_evidence
 from steincv.evidence.moves import RANDOM_WALK
@@ -16,6 +15,7 @@ from steincv.result import Estimate
 from steincv.runtime.arrays import refuse_target
 from steincv.runtime.validation import InputError
 
+from .evidence_figure import plot_evidence
 from .evidence_text import rung_table, sentences
 from .models.example import Example
 from .models.goodwin import goodwin

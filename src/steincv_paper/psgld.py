@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from steincv.networks.full_gradient import over_chains
-from steincv.networks.model import Array, Model
-from steincv.networks.scores import full_scores
+from steincv.networks.model import Array, Model, full_scores
 from steincv.runtime.compile_cache import compile_cache
 from steincv.runtime.validation import InputError, whole_number
 from steincv.samples.samples import Samples

@@ -7,7 +7,7 @@ import pytest
 
 import steincv as scv
 from steincv import cli
-from steincv.evidence import plot_evidence
+from steincv_paper.evidence_figure import plot_evidence
 from steincv_paper.evidence_text import sentences
 from steincv_paper.models.regression import Regression
 

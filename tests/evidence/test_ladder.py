@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv.evidence.ladder import check_temperatures
-from steincv.evidence.rules import halved, integral, second_order, trapezoid
+from steincv.evidence.ladder import check_temperatures, halved, integral, second_order, trapezoid
 from steincv_paper.models.regression import Regression
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv.evidence.thermodynamic import _independent
+from steincv.evidence.parts import independent
 from steincv.judging.error_bars import average
 from steincv_paper.models.regression import Regression
 from steincv_paper.models.van_der_pol import EXACT, POSTERIOR_MEAN, van_der_pol
@@ -203,7 +203,7 @@ def test_the_effective_size_is_a_measured_one(tmp_path):
     assert together.ess == average(together.controlled).ess[0]
     assert apart.ess <= 400
     parts = [average(series[..., None])[0] for series in (x[0][..., 0] ** 2, 3 * x[1][..., 0])]
-    both = _independent([x[0][..., 0] ** 2, 3 * x[1][..., 0]])
+    both = independent([x[0][..., 0] ** 2, 3 * x[1][..., 0]])
     squares, freedom = np.array([(p.standard_error**2, p.degrees_of_freedom) for p in parts]).T
     assert both.ess == min(p.ess for p in parts)
     np.testing.assert_allclose(both.degrees_of_freedom, squares.sum() ** 2 / (squares**2 / freedom).sum())

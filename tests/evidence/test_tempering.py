@@ -14,8 +14,7 @@ import pytest
 
 import steincv as scv
 from steincv.evidence import Positive, PowerPosterior, Real, temper, tempering
-from steincv.evidence.moves import Point
-from steincv.evidence.swaps import new_walkers, swap
+from steincv.evidence.moves import Point, new_walkers, swap
 from steincv.evidence.warm_up import windows
 from steincv.runtime import checkpoint
 from steincv_paper.models.regression import Regression, regression

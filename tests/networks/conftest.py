@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from steincv.networks import Classifier, Regressor
+from steincv.networks import Regressor
+from steincv_paper.classifier import Classifier
 
 
 @pytest.fixture(scope="session")

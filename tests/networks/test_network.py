@@ -41,7 +41,7 @@ def line():
 
 
 def test_it_is_asked_what_it_is(classes):
-    assert (classes.dim, classes.width, classes.smooth) == (24, 3, True)
+    assert (classes.dim, classes.columns, classes.smooth) == (24, 3, True)
     assert classes.last.tolist() == list(range(12, 24))  # "out" alone: "b" comes before the tanh
     for activation, smooth in ((jax.nn.relu, False), (jax.nn.softplus, True), (jax.nn.swish, True)):
         mlp = eqx.nn.MLP(2, "scalar", 4, 2, activation, key=jax.random.key(0))

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv.networks import Classifier, Regressor, full_gradient, full_scores
+from steincv.networks import Regressor, full_gradient, full_scores
+from steincv_paper.classifier import Classifier
 from steincv_paper.psgld import Steps, psgld
 
 

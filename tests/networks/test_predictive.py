@@ -7,7 +7,7 @@ import pytest
 
 import steincv as scv
 from steincv.networks import entropy, predictive
-from steincv.networks.trust import proven, score_outliers
+from steincv.networks.predictive import proven, score_outliers
 from steincv_paper.amortised import Amortised, unseen
 
 

@@ -8,7 +8,6 @@ from .bijections import (
     Real as Real,
     Simplex as Simplex,
 )
-from .figure import plot_evidence as plot_evidence
 from .ladder import temperature_ladder as temperature_ladder
 from .model_evidence import model_evidence as model_evidence
 from .power_posterior import PowerPosterior as PowerPosterior

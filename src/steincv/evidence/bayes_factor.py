@@ -28,7 +28,8 @@ class BayesFactor:
 
     def interval(self, level: float = 0.95) -> np.ndarray:
         """Return the interval of the log Bayes factor."""
-        return self._average().interval(level)
+        mean, error, ess, freedom = map(np.asarray, (self.log, self.standard_error, self.ess, self.degrees_of_freedom))
+        return Average(mean, error, ess, degrees_of_freedom=freedom).interval(level)
 
     @property
     def factor(self) -> float:
@@ -44,10 +45,6 @@ class BayesFactor:
         size = abs(self.log) / np.log(10)
         words = next((word for limit, word in SCALE if size < limit), "decisive")
         return f"{words}, for the {'first' if self.log > 0 else 'second'} model"
-
-    def _average(self) -> Average:
-        mean, error, ess, freedom = map(np.asarray, (self.log, self.standard_error, self.ess, self.degrees_of_freedom))
-        return Average(mean, error, ess, degrees_of_freedom=freedom)
 
     def __repr__(self) -> str:
         low, high = self.interval()

@@ -20,16 +20,6 @@ from ..runtime.validation import InputError
 Vector = Array | np.ndarray
 
 
-def _shape(name: str, shape: object) -> tuple[int, ...]:
-    """Return a shape as a tuple, or an `InputError` that names the bijection."""
-    whole = (shape,) if isinstance(shape, int | np.integer) and not isinstance(shape, bool) else shape
-    if not isinstance(whole, tuple | list) or not all(isinstance(n, int | np.integer) and n >= 1 for n in whole):
-        raise InputError(
-            f"The 'shape' of {name} must be a tuple of whole numbers of at least 1. Got {shape!r} instead."
-        )
-    return tuple(int(n) for n in whole)
-
-
 class Bijection(abc.ABC):
     """A smooth one-to-one map from `size` unconstrained numbers onto the values of one parameter.
 
@@ -59,7 +49,14 @@ class _Entrywise(Bijection):
     """One number for every entry of an array whose `shape` is a field."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", _shape(type(self).__name__, self.shape))
+        single = isinstance(self.shape, int | np.integer) and not isinstance(self.shape, bool)
+        shape: Any = (self.shape,) if single else self.shape
+        if not isinstance(shape, tuple | list) or not all(isinstance(n, int | np.integer) and n >= 1 for n in shape):
+            raise InputError(
+                f"The 'shape' of {type(self).__name__} must be a tuple of whole numbers of at least 1. "
+                f"Got {self.shape!r} instead."
+            )
+        object.__setattr__(self, "shape", tuple(map(int, shape)))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ means of bounded smooth functions. Proposals are fitted to the training chains o
 chains. Each fold has its own q, and the identity holds for the means over folds as well.
 """
 
+import functools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,6 @@ import scipy.special
 from jaxtyping import Float
 
 from ..estimating import enough, estimate
-from ..families.auto import Auto
 from ..families.method import Method
 from ..families.monte_carlo import MonteCarlo
 from ..families.polynomial.polynomial import Polynomial, feature_count
@@ -33,8 +33,8 @@ from ..samples.samples import Samples
 from ..stein.coordinates import Standardise, check_standard
 from ..stein.folds import Fold, make_folds
 from ..stein.orbits import check_model
+from .parts import log_evidence_of, mean_of, method_and_seed
 from .proposal import Family, families
-from .thermodynamic import LABEL
 
 
 class Settings(NamedTuple):
@@ -101,13 +101,15 @@ def bridge(
         raise InputError(f"`samples` must be a steincv.Samples, got {type(samples).__name__}.")
     if samples.log_weights is not None:
         raise InputError("`samples` have `log_weights`: a bridge needs draws of the posterior. See smc_evidence.")
-    method = Auto() if method is None else method
-    if not isinstance(method, Method):
-        raise InputError(f"`method` must be a method such as steincv.Polynomial(), got {method!r}.")
-    seed = whole_number("seed", seed, 0)
+    method, seed = method_and_seed(method, seed)
     chains, draws, dim = samples.draws.shape
     enough("`samples` holds", chains, draws)
-    model = _model(samples, log_density)
+    model = samples.log_density if log_density is None else LogDensity.of(log_density, samples.draws[0, 0])
+    if model is None:
+        raise InputError(
+            "`log_density` is needed: `samples` does not know its model. Give a function of one unconstrained vector "
+            "that JAX can differentiate, or that returns value and gradient: log likelihood, prior and Jacobian."
+        )
     check_standard(samples)
     flat = samples.draws.reshape(-1, dim), samples.scores.reshape(-1, dim)
     before = model.spent[0]
@@ -129,6 +131,7 @@ def bridge(
     plain = classic.plain()
     floor = SETTINGS.round_off * np.finfo(float).eps * (np.abs(value).max() + dim)
     answer, statuses = _judge(samples, value, plain, sides, method, seed, floor)
+    half = draws // 2
     info = {
         "proposal": sides.name,
         "proposals": sides.proposed.size,
@@ -137,33 +140,13 @@ def bridge(
         "shift": answer.shift,
         "posterior_error": answer.posterior_error,
         "proposal_error": answer.proposal_error,
-        "halves": answer.halves(),
+        "halves": [float(part.mean()) for part in (answer.series[:, :half], answer.series[:, -half:])],
         "not_finite": int(np.isneginf(sides.proposed).sum()),
         "densities": model.spent[0] - before,
         "seconds": time.perf_counter() - start,
     }
-    return Estimate(
-        (LABEL,),
-        (),
-        plain.series[..., None],
-        answer.series[..., None],
-        plain.widened(floor),
-        answer.widened(floor),
-        (answer.method,),
-        (tuple(statuses),),
-        info,
-    )
-
-
-def _model(samples: Samples, log_density: Any) -> LogDensity:
-    if log_density is not None:
-        return LogDensity.of(log_density, samples.draws[0, 0])
-    if samples.log_density is None:
-        raise InputError(
-            "`log_density` is needed: `samples` does not know its model. Give a function of one unconstrained vector "
-            "that JAX can differentiate, or that returns value and gradient: log likelihood, prior and Jacobian."
-        )
-    return samples.log_density
+    averages = plain.widened(floor), answer.widened(floor)
+    return log_evidence_of((plain.series, answer.series), averages, answer.method, statuses, info)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,11 +163,6 @@ class _Answer:
     @property
     def error(self) -> float:
         return float(self.average.standard_error)
-
-    def halves(self) -> list[float]:
-        """Return the value from the first and from the second half of every chain."""
-        half = self.series.shape[1] // 2
-        return [float(self.series[:, :half].mean()), float(self.series[:, -half:].mean())]
 
     def widened(self, floor: float) -> Average:
         """Return the average with the round-off of the log density in its error bar."""
@@ -212,6 +190,11 @@ class _Sides:
         proposed = [q.ratio_from(points, model) for q, points in zip(family.proposals, z, strict=True)]
         return cls(family.name, folds, family.ratio, z, np.stack(proposed))
 
+    @functools.cached_property
+    def at_draws(self) -> Float[np.ndarray, "chain draw"]:
+        """u at every draw, from the proposal that has not seen it."""
+        return self.own(self.ratio)
+
     def own(self, at_draws: Float[np.ndarray, "fold chain draw *out"]) -> Float[np.ndarray, "chain draw *out"]:
         """Return what is known at every draw from the proposal that has not seen it."""
         found = np.zeros(at_draws.shape[1:])
@@ -219,9 +202,14 @@ class _Sides:
             fold.test.put(found, fold.test.take(each))
         return found
 
+    @property
+    def ess(self) -> float:
+        """The effective size of u at the draws."""
+        return float(mean_of(self.at_draws).ess)
+
     def balance(self, odds: float) -> float:
         """Return the C that is best if the posterior side is known `odds` times as well as the proposal side."""
-        at_draws, proposed = self.own(self.ratio), self.proposed[np.isfinite(self.proposed)]
+        proposed = self.proposed[np.isfinite(self.proposed)]
         if not len(proposed):
             raise InputError(
                 f"`log_density` is finite at none of {self.proposed.size} proposals around the draws: there is nothing "
@@ -230,24 +218,23 @@ class _Sides:
         share = len(proposed) / self.proposed.size
 
         def difference(shift: float) -> float:
-            posterior = scipy.special.expit(shift - at_draws).mean()
+            posterior = scipy.special.expit(shift - self.at_draws).mean()
             return float(odds * posterior - share * scipy.special.expit(proposed - shift).mean())
 
-        both = np.concatenate([at_draws.ravel(), proposed])
+        both = np.concatenate([self.at_draws.ravel(), proposed])
         margin = abs(np.log(odds)) + abs(np.log(share)) + 40.0
         return float(scipy.optimize.bisect(difference, both.min() - margin, both.max() + margin, maxiter=3000))
 
     def overlap(self) -> float:
         r"""Return $\int 2 p q / (p + q)$: 1 if they are the same, 0 if they have nothing in common."""
-        return float(min(2 * scipy.special.expit(self.balance(1.0) - self.own(self.ratio)).mean(), 1.0))
+        return float(min(2 * scipy.special.expit(self.balance(1.0) - self.at_draws).mean(), 1.0))
 
     def plain(self) -> _Answer:
         """Return the answer without control variates."""
-        at_draws = self.own(self.ratio)
-        shift = self.balance(float(average(at_draws[..., None]).ess[0]) / self.proposed.size)
+        shift = self.balance(self.ess / self.proposed.size)
         proposed = scipy.special.expit(self.proposed - shift)
         sides = [average(side.reshape(SETTINGS.batches, -1, 1)) for side in proposed]
-        found = self.answer(shift, scipy.special.expit(shift - at_draws), sides, "plain")
+        found = self.answer(shift, scipy.special.expit(shift - self.at_draws), sides, "plain")
         assert found is not None  # both sides are positive
         return found
 
@@ -264,29 +251,22 @@ class _Sides:
         # folds have different proposals, so means of their own, which is no error: take each one's off
         expected = means * below / above
         away = (posterior - self.own(np.broadcast_to(expected[:, None, None], self.ratio.shape))) / below
-        plain = average(scipy.special.expit(shift - self.own(self.ratio))[..., None])
+        plain = average(scipy.special.expit(shift - self.at_draws)[..., None])
         side = as_slow_as(plain, average(away[..., None]), away[..., None])
         errors = share * np.array([float(side.standard_error[0]) for side in sides]) / above
         squares = np.append(errors**2, side.standard_error[0] ** 2)
         freedom = np.array([float(each.degrees_of_freedom[0]) for each in [*sides, side]])
         total = squares.sum()
         joint = total**2 / (squares**2 / freedom).sum() if total > 0 else freedom[-1]
-        known = (value, np.sqrt(total), side.ess[0], side.error_ess[0], joint)
-        return _Answer(
-            Average(*map(np.asarray, known)),
-            value - away,
-            shift,
-            float(side.standard_error[0]),
-            float(np.sqrt((errors**2).sum())),
-            method,
-        )
+        found = Average(*map(np.asarray, (value, np.sqrt(total), side.ess[0], side.error_ess[0], joint)))
+        own_errors = float(side.standard_error[0]), float(np.sqrt((errors**2).sum()))
+        return _Answer(found, value - away, shift, *own_errors, method)
 
 
 def _judge(
     samples: Samples, value: np.ndarray, plain: _Answer, sides: _Sides, method: Method, seed: int, floor: float
 ) -> tuple[_Answer, list[Status]]:
     """Return the answer with control variates, or the plain one if that is known better, and what is to be said."""
-    ess = float(average(sides.own(sides.ratio)[..., None]).ess[0])
     simple = replace(sides.plain(), method=f"{sides.name} proposal")
     answers = [plain, simple]
     said: list[Status] = []
@@ -295,22 +275,20 @@ def _judge(
         posterior, said = _posterior_side(samples, sides, shifts, method, seed)
         proposal = [_proposal_side(z, u, shifts, seed) for z, u in zip(sides.z, sides.proposed, strict=True)]
         for j, shift in enumerate(shifts):
-            both = posterior[..., j], [side[j : j + 1] for side in proposal]
-            found = sides.answer(float(shift), *both, str(method))
-            if found is not None:
-                answers.append(found)
+            found = sides.answer(float(shift), posterior[..., j], [side[j : j + 1] for side in proposal], str(method))
+            answers += [] if found is None else [found]
     best = _best(answers)
+    exact = best.error <= floor
     statuses: list[Status] = []
-    if plain.average.ess < LOW_ESS:
+    if plain.average.ess < LOW_ESS and not exact:
         statuses.append(Status.of(Code.LOW_ESS, ess=float(plain.average.ess)))
     if (rhat := float(split_rhat(value[..., None])[0])) > RHAT_LIMIT:
         statuses.append(Status.of(Code.CHAINS_DISAGREE, rhat=rhat, limit=RHAT_LIMIT))
     overlap = sides.overlap()
-    if overlap * ess < SETTINGS.overlapping:
-        statuses.append(Status.of(Code.LOW_OVERLAP, overlap=overlap, draws=overlap * ess))
+    if (draws := overlap * sides.ess) < SETTINGS.overlapping:
+        statuses.append(Status.of(Code.LOW_OVERLAP, overlap=overlap, draws=draws))
     statuses += [s for s in said if s.code in (Code.STEIN_MEAN, Code.TOO_MANY_FEATURES)]
-    if best.error <= floor:
-        statuses = [s for s in statuses if s.code is not Code.LOW_ESS]
+    if exact:
         statuses.append(Status.of(Code.EXACT, spread=best.error))
     elif best is plain:
         statuses.append(Status.of(Code.NO_GAIN, ratio=1.0))

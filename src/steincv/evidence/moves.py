@@ -1,4 +1,4 @@
-r"""Moves within a rung, by BlackJAX kernels, for all replicas and rungs at once.
+r"""How chains move: within a rung by BlackJAX kernels, and by swaps of neighbouring rungs. All of them at once.
 
 A kernel sees the displacement z from the current point, $x = x_0 + Lz$, with L the rung's preconditioner: step sizes
 then mean the same at every rung. Whatever has no finite likelihood is rejected and counted.
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ..runtime.validation import InputError
@@ -19,16 +20,11 @@ RANDOM_WALK, MALA, NUTS = "random walk", "mala", "nuts"
 
 
 class Kernel(NamedTuple):
-    """How a kernel is run.
+    """How a kernel is run."""
 
-    - `target`: the acceptance rate that warm-up aims at.
-    - `thin`: a draw is kept after so many steps, unless the user says otherwise.
-    - `slopes`: whether it needs gradients.
-    """
-
-    target: float
-    thin: int
-    slopes: bool
+    target: float  # acceptance rate that warm-up aims at
+    thin: int  # steps from one draw to the next, unless the user says otherwise
+    slopes: bool  # whether it needs gradients
 
 
 # Targets: the optima in many dimensions of Roberts, Gelman, Gilks (1997), Ann. Appl. Probab. 7, and of Roberts,
@@ -37,14 +33,11 @@ KERNELS = {RANDOM_WALK: Kernel(0.234, 10, False), MALA: Kernel(0.574, 5, True), 
 
 
 class Limits(NamedTuple):
-    """Choices inside the kernels.
+    """Choices inside the kernels."""
 
-    - `doublings`: of a tree of NUTS; preconditioned as it is here, it seldom needs more.
-    - `fresh`: the share of random-walk proposals that are fresh draws of the prior. They are what moves the lowest
-      rungs, whose densities are too wide for steps.
-    """
-
-    doublings: int = 7
+    doublings: int = 7  # of a tree of NUTS; preconditioned as it is here, it seldom needs more
+    # The share of random-walk proposals that are fresh draws of the prior: they move the lowest rungs, whose densities
+    # are too wide for steps.
     fresh: float = 0.1
 
 
@@ -65,15 +58,11 @@ class Point(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What a move did, at every chain.
+    """What a move did, at every chain."""
 
-    `acceptance` is its probability, `stepped` whether a step size had to do with it, and `rejected` whether the
-    proposal had no finite likelihood.
-    """
-
-    acceptance: Array
-    stepped: Array
-    rejected: Array
+    acceptance: Array  # its probability
+    stepped: Array  # whether a step size had to do with it
+    rejected: Array  # whether the proposal had no finite likelihood
 
 
 def first_step(kernel: str, dim: int) -> float:
@@ -99,20 +88,13 @@ def at(model: PowerPosterior, kernel: str, x: Array) -> Point:
 
 def mover(model: PowerPosterior, kernel: str) -> Callable:
     """Return `move(key, point, temperatures, factor, step)`: one step everywhere, to a new point and what happened."""
-    blackjax = _blackjax()
-    if kernel == RANDOM_WALK:
-        return _random_walk(model, blackjax)
-    return _by_gradient(model, kernel, blackjax)
-
-
-def _blackjax() -> ModuleType:
     try:
         import blackjax
     except ImportError as error:
         raise InputError(
             "Sampling power posteriors needs BlackJAX, which is not installed: pip install 'steincv[evidence]'."
         ) from error
-    return blackjax
+    return _random_walk(model, blackjax) if kernel == RANDOM_WALK else _by_gradient(model, kernel, blackjax)
 
 
 def _tempered(t: Array, likelihood: Array, prior: Array) -> Array:
@@ -162,8 +144,8 @@ def _random_walk(model: PowerPosterior, blackjax: ModuleType) -> Callable:
             x = jnp.where(independent[..., None], fresh(model, anew, batch), x)
         proposal = at(model, RANDOM_WALK, x)
         keys = jax.random.split(accept, batch)
-        over_rungs = jax.vmap(one, (0, 0, 0, 0, 0))
-        new, acceptance = jax.vmap(over_rungs, (0, 0, 0, None, 0))(keys, point, proposal, t, independent)
+        everywhere = jax.vmap(jax.vmap(one), (0, 0, 0, None, 0))
+        new, acceptance = everywhere(keys, point, proposal, t, independent)
         return new, Moved(acceptance, ~independent, ~jnp.isfinite(proposal.likelihood))
 
     return move
@@ -174,9 +156,9 @@ def _by_gradient(model: PowerPosterior, kernel: str, blackjax: ModuleType) -> Ca
 
     A proposal that is certain to be rejected, or a divergence, counts as one without likelihood.
     """
-    step_of = (blackjax.mala if kernel == MALA else blackjax.nuts).build_kernel()
-    start_of = blackjax.mala.init if kernel == MALA else blackjax.nuts.init
-    state_type = type(jax.eval_shape(lambda z: start_of(z, lambda z: z.sum()), jnp.zeros(1)))
+    algorithm = blackjax.mala if kernel == MALA else blackjax.nuts
+    step_of = algorithm.build_kernel()
+    state_type = type(jax.eval_shape(lambda z: algorithm.init(z, lambda z: z.sum()), jnp.zeros(1)))
 
     def one(key: Array, point: Point, t: Array, factor: Array, step: Array) -> tuple[Array, Array, Array]:
         def density(z: Array) -> Array:
@@ -198,9 +180,8 @@ def _by_gradient(model: PowerPosterior, kernel: str, blackjax: ModuleType) -> Ca
     def move(key: Array, point: Point, t: Array, factor: Array, step: Array) -> tuple[Point, Moved]:
         batch = point.likelihood.shape
         within, anew = jax.random.split(key)
-        over_rungs = jax.vmap(one, (0, 0, 0, 0, 0))
-        keys = jax.random.split(within, batch)
-        x, acceptance, rejected = jax.vmap(over_rungs, (0, 0, None, None, None))(keys, point, t, factor, step)
+        everywhere = jax.vmap(jax.vmap(one), (0, 0, None, None, None))
+        x, acceptance, rejected = everywhere(jax.random.split(within, batch), point, t, factor, step)
         if model.draw_prior is not None:
             x = x.at[:, 0].set(fresh(model, anew, batch[:1]))
         new = at(model, kernel, x)
@@ -210,3 +191,56 @@ def _by_gradient(model: PowerPosterior, kernel: str, blackjax: ModuleType) -> Ca
         return new, Moved(acceptance, jnp.ones(batch, bool), rejected | lost)
 
     return move
+
+
+# Swaps -------------------------------------------------------------------------------------------------------
+
+
+class Walkers(NamedTuple):
+    """Who is where: `here` is the walker at each `(replica, rung)`, `heading` by walker, and round trips so far."""
+
+    here: Array
+    heading: Array
+    trips: Array
+
+
+def new_walkers(replicas: int, rungs: int) -> Walkers:
+    """Return walkers that stand where they started, with no round trips."""
+    here = jnp.asarray(np.tile(np.arange(rungs, dtype=np.int32), (replicas, 1)))
+    return Walkers(here, jnp.zeros((replicas, rungs), jnp.int32), jnp.zeros(replicas, jnp.int32))
+
+
+def swap(key: Array, point: Point, walkers: Walkers, t: Array, iteration: Array | int) -> tuple[Point, Walkers, Array]:
+    r"""Swap the pairs whose turn it is; also return the acceptance probability of every pair, its turn or not.
+
+    Even pairs and odd pairs take turns, which carries states up and down the ladder rather than letting them diffuse.
+    Rungs i and i + 1 are swapped with probability $\min(1, \exp((t_i - t_{i+1})(l_{i+1} - l_i)))$.
+
+    Reference: Okabe et al. (2001), Chem. Phys. Lett. 335; Syed et al. (2022), JRSS B 84.
+    """
+    likelihood = point.likelihood
+    replicas, rungs = likelihood.shape
+    chance = jnp.exp(jnp.minimum(0.0, (t[:-1] - t[1:]) * (likelihood[:, 1:] - likelihood[:, :-1])))
+    turn = jnp.arange(rungs - 1) % 2 == iteration % 2
+    uniform = jax.random.uniform(key, chance.shape, chance.dtype)
+    up = jnp.where(turn & (uniform < chance), 1, 0)
+    nothing = jnp.zeros((replicas, 1), up.dtype)
+    source = jnp.arange(rungs) + jnp.concatenate([up, nothing], 1) - jnp.concatenate([nothing, up], 1)
+
+    def permuted(a: Array) -> Array:
+        return jnp.take_along_axis(a, source.reshape(source.shape + (1,) * (a.ndim - 2)), axis=1)
+
+    here = permuted(walkers.here)
+    return jax.tree.map(permuted, point), _count(Walkers(here, walkers.heading, walkers.trips)), chance
+
+
+def _count(walkers: Walkers) -> Walkers:
+    """Count round trips: a walker heads up from the bottom, turns at the top, and is counted back at the bottom."""
+    rows = jnp.arange(walkers.here.shape[0])
+    bottom, top = walkers.here[:, 0], walkers.here[:, -1]
+    heading, trips = walkers.heading, walkers.trips
+    up, down = 1, 2  # 0 is a walker that has not been at the bottom yet
+    trips = trips + (heading[rows, bottom] == down)
+    heading = heading.at[rows, bottom].set(up)
+    heading = heading.at[rows, top].set(jnp.where(heading[rows, top] == up, down, heading[rows, top]))
+    return Walkers(walkers.here, heading, trips)

@@ -98,15 +98,13 @@ class PowerPosterior:
 
     def parts(self, x: Vector) -> tuple[Array, Array]:
         """Return the log likelihood, and the log prior with the log Jacobian, at rows x `(n, dim)`: each `(n,)`."""
+
+        def of(parameters: dict[str, Vector], log_det: Vector | float) -> tuple[Array, Array]:
+            return self.log_likelihood(parameters), self.log_prior(parameters) + log_det
+
         if self.vectorised:
-            parameters, log_det = jax.vmap(self._forward, out_axes=-1)(x)
-            return self.log_likelihood(parameters), self.log_prior(parameters) + log_det
-
-        def one(row: Vector) -> tuple[Array, Array]:
-            parameters, log_det = self._forward(row)
-            return self.log_likelihood(parameters), self.log_prior(parameters) + log_det
-
-        return jax.vmap(one)(x)
+            return of(*jax.vmap(self._forward, out_axes=-1)(x))
+        return jax.vmap(lambda row: of(*self._forward(row)))(x)
 
     def slopes(self, x: Vector) -> tuple[Array, Array]:
         """Return the gradients of the two `parts` at rows x: each `(n, dim)`. A draw depends on its own row alone."""
@@ -137,11 +135,11 @@ class PowerPosterior:
 
     def evaluate(self, draws: Float[np.ndarray, "*batch dim"]) -> tuple[np.ndarray, np.ndarray]:
         """Return `parts` at draws of any leading shape, in float64."""
-        return self._map("parts", draws, ())
+        return self._map("parts", draws)
 
     def gradients(self, draws: Float[np.ndarray, "*batch dim"]) -> tuple[np.ndarray, np.ndarray]:
         """Return `slopes` at draws of any leading shape, in float64."""
-        return self._map("slopes", draws, (self.dim,))
+        return self._map("slopes", draws)
 
     def samples(self, draws: Float[np.ndarray, "chain draw dim"], temperature: float) -> Samples:
         """Return draws of the power posterior at `temperature`, with their scores."""
@@ -150,9 +148,10 @@ class PowerPosterior:
         scores = of_prior + temperature * of_likelihood if temperature > 0 else of_prior
         return Samples(draws, scores, self.names, self.constrain)
 
-    def _map(self, what: str, draws: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    def _map(self, what: str, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         first, second = _compiled(self, what)(draws.reshape(-1, self.dim))
-        return first.reshape(*draws.shape[:-1], *shape), second.reshape(*draws.shape[:-1], *shape)
+        shape = (*draws.shape[:-1], *first.shape[1:])
+        return first.reshape(shape), second.reshape(shape)
 
 
 @functools.lru_cache(maxsize=32)

@@ -31,11 +31,6 @@ class Proposal:
     last: Affine
 
     @classmethod
-    def by_moments(cls, coordinates: Coordinates) -> "Proposal":
-        """Return the proposal that has the mean and the covariance of the draws of the coordinates."""
-        return cls(coordinates, Affine(np.zeros(1), np.ones(1)))
-
-    @classmethod
     def by_scores(cls, coordinates: Coordinates, samples: Samples) -> "Proposal":
         """Return the proposal with the least Fisher divergence at these draws: of a normal density it is that one."""
         dim = samples.dim
@@ -43,12 +38,8 @@ class Proposal:
         found, _ = robust_metric(z, s, len(z) > LIMITS.draws_per_dimension * dim)
         if found.spread.ndim == 1:
             return cls(coordinates, Affine(found.mean + found.spread * found.drift, np.sqrt(found.spread)))
-        factor = np.linalg.cholesky(found.spread)
-        return cls(coordinates, Affine(found.mean + found.spread @ found.drift, np.ones(dim), factor))
-
-    def points(self, z: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n dim"]:
-        """Return T(z)."""
-        return self.coordinates.inverse(self.last.inverse(z))
+        mean = found.mean + found.spread @ found.drift
+        return cls(coordinates, Affine(mean, np.ones(dim), np.linalg.cholesky(found.spread)))
 
     def ratio_at(
         self, x: Float[np.ndarray, "n dim"], scores: Float[np.ndarray, "n dim"], value: Float[np.ndarray, " n"]
@@ -62,7 +53,7 @@ class Proposal:
     def ratio_from(self, z: Float[np.ndarray, "n dim"], model: LogDensity) -> Float[np.ndarray, " n"]:
         """Return u at proposals; minus infinity where the model has no finite density."""
         with np.errstate(over="ignore", invalid="ignore"):
-            x = self.points(z)
+            x = self.coordinates.inverse(self.last.inverse(z))
             usable = (np.abs(x) < LARGEST).all(axis=1)
             u = np.full(len(z), -np.inf)
             if usable.any():
@@ -101,10 +92,10 @@ def families(samples: Samples, value: Float[np.ndarray, "chain draw"], folds: Se
     train = [samples.select(fold.train.chains, fold.train.draws) for fold in folds]
     affine = [Standardise.of(some) for some in train]
     learned: list[Coordinates] = []
-    for some in train:
+    for some in train:  # the kind of map is looked for in the first fold only
         learned.append(learned_coordinates(some, samples, learned[0] if learned else None))
     made = {
-        "moments": [Proposal.by_moments(each) for each in affine],
+        "moments": [Proposal(each, Affine(np.zeros(1), np.ones(1))) for each in affine],
         "scores": [Proposal.by_scores(each, some) for each, some in zip(affine, train, strict=True)],
     }
     if any(isinstance(each, LearnedCoordinates) for each in learned):

@@ -8,7 +8,6 @@ method, its error.
 Reference: Kallioinen, Paananen, Buerkner, Vehtari (2024), Statistics and Computing 34 (priorsense).
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -95,17 +94,36 @@ def sensitivity(
     values = values_of(f, samples)
     u, _, f_size = unit_range(values.array, center=values.array.mean(axis=(0, 1)))
     known = Samples.trusted(samples.draws, samples.scores, samples.names, samples.log_weights)
-    columns, sizes = [u], []
+    outputs, columns, sizes = len(values.labels), [u], []
     for name, log in given.items():
-        v, _, size = _log(name, log, known)
+        v, size = _log(name, log, known)
         columns += [v[..., None], u * v[..., None]]
-        sizes.append(float(size) * f_size)
+        sizes.append(size * f_size)
+    units = np.concatenate(sizes)
     result = estimate(known, np.concatenate(columns, axis=-1), method or _default(samples), seed=seed)
-    outputs = len(values.labels)
-    found = [_Covariance(result, outputs, k, size) for k, size in enumerate(sizes)]
-    labels = tuple(f"{name}[{label}]" for name in given for label in values.labels)
-    sd = [f_size * np.sqrt(result.plain.ess[:outputs]) * result.plain.standard_error[:outputs]] * len(given)
-    return _joined(labels, found, {**result.info, "sd": np.concatenate(sd).tolist()})
+    own = [outputs + k * (1 + outputs) for k in range(len(given))]  # the columns of the log densities
+    plain, controlled = (
+        units * np.concatenate([_covariances(series, outputs, at) for at in own], axis=-1)
+        for series in (result.values, result.controlled)
+    )
+    old = _rounded(average(plain), units)
+    new = _rounded(as_slow_as(old, average(controlled), controlled), units)
+    better = (widened_ratio(old, new) < gain_limit(old.ess)) | (new.standard_error == 0)
+    # of every covariance the columns of f, of the log density, and of their product
+    parts = [(i, at, at + 1 + i) for at in own for i in range(outputs)]
+    used = [next((m for j in part[::-1] if (m := result.method[j]) != "plain"), "plain") for part in parts]
+    sd = f_size * np.sqrt(result.plain.ess[:outputs]) * result.plain.standard_error[:outputs]
+    return Estimate(
+        tuple(f"{name}[{label}]" for name in given for label in values.labels),
+        (len(parts),),
+        plain,
+        np.where(better, controlled, plain),
+        old,
+        _told(new, old).where(better, old),
+        tuple(m if good else "plain" for m, good in zip(used, better, strict=True)),
+        tuple(_said([result.status[j] for j in part]) for part in parts),
+        {**result.info, "sd": sd.tolist() * len(given)},
+    )
 
 
 def _default(samples: Samples) -> Method:
@@ -116,36 +134,26 @@ def _default(samples: Samples) -> Method:
     return Stack([Auto(), Polynomial(SETTINGS.degree)])
 
 
-def _log(name: str, log: Any, samples: Samples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _log(name: str, log: Any, samples: Samples) -> tuple[np.ndarray, float]:
+    """Return a log density in [-1, 1] around its mean, and its size."""
     values = values_of(log, samples)
     if values.array.shape[-1] != 1:
         raise InputError(
             f"`log_{name}` has {values.array.shape[-1]} numbers at every draw, expected one: sum over the data."
         )
     array = values.array[..., 0]
-    return unit_range(array, center=array.mean())
+    unit, _, size = unit_range(array, center=array.mean())
+    return unit, float(size)
 
 
-class _Covariance:
-    """The covariances of all outputs with log density number k: draws, plain and controlled, and what was said."""
-
-    def __init__(self, result: Estimate, outputs: int, k: int, size: Float[np.ndarray, " out"]):
-        at = outputs + k * (1 + outputs)
-        own, product = slice(at, at + 1), slice(at + 1, at + 1 + outputs)
-
-        def draws(series: np.ndarray) -> np.ndarray:
-            u, v, both = series[..., :outputs], series[..., own], series[..., product]
-            means = u.mean(axis=(0, 1)), v.mean(axis=(0, 1))
-            return size * (both - means[1] * u - means[0] * v + means[0] * means[1])
-
-        self.size = size
-        self.plain, self.controlled = draws(result.values), draws(result.controlled)
-        parts = [(i, at, at + 1 + i) for i in range(outputs)]
-        self.method = [next((result.method[j] for j in p[::-1] if result.method[j] != "plain"), "plain") for p in parts]
-        self.status = [_said([result.status[j] for j in p]) for p in parts]
+def _covariances(series: np.ndarray, outputs: int, at: int) -> Float[np.ndarray, "chain draw out"]:
+    """Return draws whose means are the covariances of all outputs with the log density in column `at`."""
+    u, v, both = series[..., :outputs], series[..., at : at + 1], series[..., at + 1 : at + 1 + outputs]
+    means = u.mean(axis=(0, 1)), v.mean(axis=(0, 1))
+    return both - means[1] * u - means[0] * v + means[0] * means[1]
 
 
-def _said(statuses: list[tuple[Status, ...]]) -> list[Status]:
+def _said(statuses: list[tuple[Status, ...]]) -> tuple[Status, ...]:
     """Return what was said of f, of the log density and of their product, each kind once; all three must be exact."""
     every = [{s.code for s in found} for found in statuses]
     quiet = {
@@ -153,39 +161,15 @@ def _said(statuses: list[tuple[Status, ...]]) -> list[Status]:
         for code in (Code.EXACT, Code.CONSTANT, Code.NO_GAIN)
         if not all(code in codes or Code.CONSTANT in codes for codes in every)
     }
-    kept = {s.code: s for found in statuses for s in found if s.code not in quiet}
-    return list(kept.values())
-
-
-def _joined(labels: tuple[str, ...], found: list[_Covariance], info: Mapping[str, Any]) -> Estimate:
-    plain, controlled = (
-        np.concatenate([getattr(one, name) for one in found], axis=-1) for name in ("plain", "controlled")
-    )
-    size = np.concatenate([one.size for one in found])
-    old = _rounded(average(plain), size)
-    new = _rounded(as_slow_as(old, average(controlled), controlled), size)
-    better = (widened_ratio(old, new) < gain_limit(old.ess)) | (new.standard_error == 0)
-    method = [m for one in found for m in one.method]
-    return Estimate(
-        labels,
-        (len(labels),),
-        plain,
-        np.where(better, controlled, plain),
-        old,
-        _told(new, old).where(better, old),
-        tuple(m if use else "plain" for m, use in zip(method, better, strict=True)),
-        tuple(tuple(s) for one in found for s in one.status),
-        info,
-    )
+    return tuple({s.code: s for found in statuses for s in found if s.code not in quiet}.values())
 
 
 def _told(found: Average, plain: Average) -> Average:
     """Return the average with error bars of which three are no shorter than a 95 % interval on either side.
 
     Products are largest at far draws: one or two may carry the error, and most runs do not have them. The interval
-    knows, by its degrees of freedom (1.4 of them are usual where products are left to kernels), the error alone does
-    not. What f + g is at a place of probability 1/m nobody knows from m effective draws: unless it is exact, the gain
-    that is told is therefore at most m.
+    knows that by its degrees of freedom, the error alone does not. What f + g is at a place of probability 1/m nobody
+    knows from m effective draws: unless it is exact, the gain that is told is therefore at most m.
     """
     least = np.where(found.standard_error > EXACT * plain.standard_error, plain.standard_error / np.sqrt(plain.ess), 0)
     wider = found.half_width(SETTINGS.level) / SETTINGS.errors

@@ -15,16 +15,14 @@ import scipy.stats
 from jaxtyping import Float
 
 from ..estimating import estimate
-from ..families.auto import Auto
 from ..families.method import Method
-from ..judging.error_bars import Average, average
-from ..judging.status import ALARMS, Code, Status
+from ..judging.error_bars import Average
+from ..judging.status import ALARMS, Code
 from ..result import Estimate
-from ..runtime.validation import InputError, whole_number
+from ..runtime.validation import InputError
 from ..samples.samples import Samples
+from . import parts
 from .ladder import check_temperatures
-from .rung import check_values, log_mean
-from .thermodynamic import LABEL, _independent, _named
 
 
 class Runs(NamedTuple):
@@ -80,48 +78,30 @@ def smc_evidence(
     """
     start = time.perf_counter()
     t = check_temperatures(temperatures)
-    method = Auto() if method is None else method
-    if not isinstance(method, Method):
-        raise InputError(f"`method` must be a method such as steincv.Polynomial(), got {method!r}.")
-    seed = whole_number("seed", seed, 0)
-    samples, values = _checked(samples_per_step, log_likelihoods, t)
+    method, seed = parts.method_and_seed(method, seed)
+    samples, values = _check_steps(samples_per_step, log_likelihoods, t)
     gaps = np.diff(t)
-    steps = [_step(k, gap, s, v, method, seed) for k, (gap, s, v) in enumerate(zip(gaps, samples, values, strict=True))]
+    steps = [_step(k, gaps[k], s, v, method, seed) for k, (s, v) in enumerate(zip(samples, values, strict=True))]
     both = [step.plain for step in steps], [step.controlled for step in steps]
-    plain, better = map(_total, both)
-    aligned = len({step.plain.shape for step in steps}) == 1
-    # where steps have different numbers of particles, no draws of the sum exist; its value stands for them
-    joined = [
-        np.sum(series, axis=0) if aligned else np.full((1, 1), found.average.mean)
-        for series, found in zip(both, (plain, better), strict=True)
-    ]
-    used = any(m != "plain" for step in steps for m in step.result.method)
+    averages, between_runs = zip(*map(_add_up, both), strict=True)
+    draws = [parts.draws_of_sum(series, found.mean) for series, found in zip(both, averages, strict=True)]
+    results = [step.result for step in steps]
+    kinds = {*ALARMS, Code.LOW_ESS, Code.HEAVY_TAIL, Code.UNEVEN_WEIGHTS, Code.TOO_MANY_FEATURES}
+    said = ((k, s) for k, result in enumerate(results) for s in result.status[0] if s.code in kinds)
     info = {
         "temperatures": t.tolist(),
-        "between_runs": better.between_runs,
+        "between_runs": between_runs[1],
         "steps": [_row(k, step, t) for k, step in enumerate(steps)],
         "seconds": time.perf_counter() - start,
     }
-    return Estimate(
-        (LABEL,),
-        (),
-        joined[0][..., None],
-        joined[1][..., None],
-        plain.average,
-        better.average,
-        (str(method) if used else "plain",),
-        (tuple(_statuses(steps, t)),),
-        info,
-    )
+    statuses = parts.statuses_of("step", said, results, t)
+    return parts.log_evidence_of(draws, averages, parts.method_used(method, results), statuses, info)
 
 
-def _checked(
+def _check_steps(
     samples_per_step: Sequence[Samples], log_likelihoods: Sequence[object], t: np.ndarray
 ) -> tuple[list[Samples], list[np.ndarray]]:
-    try:
-        samples, values = list(samples_per_step), list(log_likelihoods)
-    except TypeError as error:
-        raise InputError("`samples_per_step` and `log_likelihoods` must each hold one entry a step.") from error
+    samples, values = parts.as_lists("step", samples_per_step, log_likelihoods)
     steps = len(t) - 1
     for name, entries in (("samples_per_step", samples), ("log_likelihoods", values)):
         if len(entries) not in (steps, steps + 1):
@@ -129,18 +109,8 @@ def _checked(
                 f"`{name}` has {len(entries)} entries but `temperatures` has {len(t)}: expected {steps}, one at every "
                 f"temperature but the last."
             )
-    samples, values = samples[:steps], values[:steps]
-    for k, entry in enumerate(samples):
-        if not isinstance(entry, Samples):
-            raise InputError(
-                f"`samples_per_step` must hold one steincv.Samples a step, but step {k} has a {type(entry).__name__}."
-            )
-        if entry.dim != samples[0].dim:
-            raise InputError(
-                f"The particles of step {k} have {entry.dim} dimensions, those of step 0 have {samples[0].dim}: all "
-                f"steps must be of one model."
-            )
-    return samples, [check_values(f"step {k}", v, s) for k, (v, s) in enumerate(zip(values, samples, strict=True))]
+    names = [f"step {k}" for k in range(steps)]
+    return samples[:steps], parts.checked_values("step", "particles", names, samples[:steps], values[:steps])
 
 
 def _step(k: int, gap: float, samples: Samples, values: np.ndarray, method: Method, seed: int) -> _Step:
@@ -150,58 +120,40 @@ def _step(k: int, gap: float, samples: Samples, values: np.ndarray, method: Meth
         result = estimate(known, np.exp(gap * values - largest), method, seed=seed)
     except InputError as error:
         raise InputError(f"step {k} (t = {gap:.3g} ahead): {error}") from error
-    plain = result.values[..., 0]
-    return _Step(largest + log_mean(plain, plain), largest + log_mean(result.controlled[..., 0], plain), result)
+    plain, controlled = result.values[..., 0], result.controlled[..., 0]
+    return _Step(largest + parts.log_mean(plain, plain), largest + parts.log_mean(controlled, plain), result)
 
 
-class _Total(NamedTuple):
-    average: Average
-    between_runs: float | None
+def _add_up(series: Sequence[np.ndarray]) -> tuple[Average, float | None]:
+    """Return the sum of all increments, with the error of independent steps, or that between runs if it is larger.
 
-
-def _total(series: Sequence[np.ndarray]) -> _Total:
-    """Return the sum of all increments, with the error of independent steps, or that between runs if it is larger."""
-    found = _independent(series)
+    And the error between runs, where there are enough of them.
+    """
+    found = parts.independent(series)
     chains = {s.shape[0] for s in series}
     if len(chains) > 1 or (runs := chains.pop()) < RUNS.fewest:
-        return _Total(found, None)
+        return found, None
     totals = np.sum([s.mean(axis=1) for s in series], axis=0)
     error = float(totals.std(ddof=1) / np.sqrt(runs))
     by_chance = scipy.stats.f.ppf(RUNS.sure, runs - 1, float(found.degrees_of_freedom))
     if error**2 <= by_chance * float(found.standard_error) ** 2:
-        return _Total(found, error)
-    return _Total(Average(found.mean, np.asarray(error), found.ess, degrees_of_freedom=np.asarray(runs - 1.0)), error)
-
-
-def _statuses(steps: Sequence[_Step], t: np.ndarray) -> list[Status]:
-    """Return one status per kind, naming its steps, with the message of the first of them."""
-    kinds = {*ALARMS, Code.LOW_ESS, Code.HEAVY_TAIL, Code.UNEVEN_WEIGHTS, Code.TOO_MANY_FEATURES}
-    found: dict[Code, list[tuple[int, str]]] = {}
-    for k, step in enumerate(steps):
-        for status in step.result.status[0]:
-            if status.code in kinds:
-                found.setdefault(status.code, []).append((k, status.message))
-    result = [
-        Status(code, f"at {_named([k for k, _ in entries], t)}: {entries[0][1]}") for code, entries in found.items()
-    ]
-    if all(Code.NO_GAIN in {s.code for s in step.result.status[0]} for step in steps):
-        result.append(Status(Code.NO_GAIN, "control variates did not help at any step, so plain means are used."))
-    return result
+        return found, error
+    return Average(found.mean, np.asarray(error), found.ess, degrees_of_freedom=np.asarray(runs - 1.0)), error
 
 
 def _row(k: int, step: _Step, t: np.ndarray) -> dict[str, Any]:
     """Return what a table shows of a step."""
-    plain, better = (average(series[..., None]) for series in (step.plain, step.controlled))
-    old, new = float(plain.standard_error[0]), float(better.standard_error[0])
+    plain, better = parts.mean_of(step.plain), parts.mean_of(step.controlled)
+    old, new = float(plain.standard_error), float(better.standard_error)
     return {
         "step": k,
         "temperature": float(t[k]),
         "next": float(t[k + 1]),
-        "plain_increment": float(plain.mean[0]),
+        "plain_increment": float(plain.mean),
         "plain_error": old,
-        "increment": float(better.mean[0]),
+        "increment": float(better.mean),
         "error": new,
-        "variance_ratio": (new / old) ** 2 if old > 0 else 1.0,
+        "variance_ratio": parts.ratio(new, old),
         "method": step.result.method[0],
         "status": [s.name for s in step.result.status[0]],
     }

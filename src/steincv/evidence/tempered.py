@@ -1,6 +1,5 @@
 """What tempering gives: draws of every rung with scores, and how well the chains have mixed."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,47 +60,27 @@ class Tempered:
         rhat, ess = _mixing(x, likelihood)
         tally = state.tally
         iterations = int(tally.iterations)
+        likelihoods = tuple(np.ascontiguousarray(likelihood[:, k]) for k in range(len(t)))
+        acceptance, swaps = (sums / max(iterations, 1) for sums in (tally.acceptance, tally.swaps))
+        trips = np.asarray(state.walkers.trips)
         return cls(
-            t,
-            tuple(samples),
-            tuple(np.ascontiguousarray(likelihood[:, k]) for k in range(len(t))),
-            tally.acceptance / max(iterations, 1),
-            tally.rejected,
-            tally.swaps / max(iterations, 1),
-            np.asarray(state.walkers.trips),
-            rhat,
-            ess,
-            iterations,
-            kernel,
+            t, tuple(samples), likelihoods, acceptance, tally.rejected, swaps, trips, rhat, ess, iterations, kernel
         )
 
     def table(self) -> "pandas.DataFrame":
         """Return a row for every rung."""
         import pandas
 
-        columns: Mapping[str, Any] = {
-            "temperature": self.temperatures,
-            "acceptance": self.acceptance,
-            "swap_up": np.append(self.swaps, np.nan),
-            "rhat": self.rhat,
-            "ess": self.ess,
-            "not_finite": self.rejected,
-        }
+        kept = ("acceptance", "swap_up", "rhat", "ess", "not_finite")
+        found = {"swap_up": [*self.swaps, np.nan], **self.diagnostics()}
+        columns = {"temperature": self.temperatures, **{name: found[name] for name in kept}}
         return pandas.DataFrame(columns).rename_axis("rung")
 
     def diagnostics(self) -> dict[str, Any]:
-        """Return the table of `summary` and the round trips, in JSON's types."""
-        return {
-            "kernel": self.kernel,
-            "iterations": self.iterations,
-            "seconds": self.seconds,
-            "acceptance": self.acceptance.tolist(),
-            "swaps": self.swaps.tolist(),
-            "round_trips": self.round_trips.tolist(),
-            "rhat": self.rhat.tolist(),
-            "ess": self.ess.tolist(),
-            "not_finite": self.rejected.tolist(),
-        }
+        """Return what is known of the rungs and the round trips, in JSON's types."""
+        found = {"kernel": self.kernel, "iterations": self.iterations, "seconds": self.seconds}
+        names = ("acceptance", "swaps", "round_trips", "rhat", "ess")
+        return found | {n: getattr(self, n).tolist() for n in names} | {"not_finite": self.rejected.tolist()}
 
     def __repr__(self) -> str:
         replicas, draws = self.log_likelihoods[0].shape
@@ -113,7 +92,7 @@ class Tempered:
 
 
 def _mixing(x: np.ndarray, likelihood: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The worst R-hat and the least ESS of every rung; not known (nan) for fewer than four draws."""
+    """Return the worst R-hat and the least ESS of every rung; NaN for fewer than four draws."""
     rungs, draws = x.shape[1:3]
     if draws < 4:
         return np.full(rungs, np.nan), np.full(rungs, np.nan)

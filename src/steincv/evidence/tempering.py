@@ -21,33 +21,18 @@ from ..runtime.compile_cache import compile_cache
 from ..runtime.progress import bar
 from ..runtime.validation import InputError, StrPath, reserve, whole_number
 from .ladder import check_temperatures, rung_name, temperature_ladder
-from .moves import KERNELS, RANDOM_WALK, Point, at, first_step, fresh, mover
+from .moves import KERNELS, RANDOM_WALK, Point, Walkers, at, first_step, fresh, mover, new_walkers, swap
 from .power_posterior import PowerPosterior
-from .swaps import Walkers, new_walkers, swap
 from .tempered import Tempered
-from .warm_up import (
-    ADAPTATION,
-    Moments,
-    Tuning,
-    add,
-    factors,
-    no_moments,
-    react,
-    windows,
-)
+from .warm_up import ADAPTATION, Moments, Tuning, add, factors, no_moments, react, windows
 
 
 class Plan(NamedTuple):
-    """How a run is cut up and started.
+    """How a run is cut up and started."""
 
-    - `segments`: between them there is progress to see and a place to stop at.
-    - `pool`: draws of the prior, per replica, among which the chains of all its rungs find their starting points.
-    - `log_steps`: between these a log step size stays, however strange the acceptance rates of a short warm-up are.
-    """
-
-    segments: int = 50
-    pool: int = 1000
-    log_steps: tuple[float, float] = (-20.0, 6.0)
+    segments: int = 50  # between them there is progress to see and a place to stop at
+    pool: int = 1000  # draws of the prior, per replica, among which the chains of its rungs start
+    log_steps: tuple[float, float] = (-20.0, 6.0)  # bounds, however strange the acceptance of a short warm-up is
 
 
 PLAN = Plan()
@@ -129,8 +114,9 @@ def temper(
         x_kept, l_kept = np.zeros((len(kept), *x.shape)), np.zeros((len(kept), *x.shape[:2]))
         jobs = _jobs(warmup, draws, thin, run.length)
         done, filled, state = store.resume(state, x_kept, l_kept)
-        with bar("tempering", sum(run.length * job.thin for job in jobs), progress) as advance:
-            advance(sum(run.length * job.thin for job in jobs[:done]))
+        iterations = [run.length * job.thin for job in jobs]
+        with bar("tempering", sum(iterations), progress) as advance:
+            advance(sum(iterations[:done]))
             for number, job in enumerate(jobs[done:], done + 1):
                 state, x_new, l_new = run.segment(state, job)
                 if job.draw is not None:
@@ -138,7 +124,7 @@ def temper(
                     new = slice(filled, filled := filled + len(here))
                     x_kept[new], l_kept[new] = x_new[here - job.draw], l_new[here - job.draw]
                 store.keep(number, filled, state, x_kept, l_kept)
-                advance(run.length * job.thin)
+                advance(iterations[number - 1])
         if keep_checkpoint:
             store.write(len(jobs), filled, state, x_kept, l_kept)
         state = jax.tree.map(np.asarray, state)
@@ -166,8 +152,8 @@ def _kept(keep: object, draws: int) -> np.ndarray:
 class _Job(NamedTuple):
     """A segment: `thin` iterations for each of its states, the first of them number `first`.
 
-    While `adapting` it belongs to the window that began at `window`, and `renew` tells whether it is the last before
-    the preconditioner is made anew. Otherwise its states are draws, the first of them number `draw`.
+    While `adapting` it belongs to the window that began at `window`; after it the preconditioner may be due to be made
+    anew (`renew`), or the warm-up over (`last`). Otherwise its states are draws, the first of them number `draw`.
     """
 
     first: int
@@ -189,15 +175,14 @@ def _jobs(warmup: int, draws: int, thin: int, length: int) -> list[_Job]:
     first = 0
     units = max(1, round(warmup / length)) if warmup else 0
     at_once = max(1, units // PLAN.segments)
-    ends = np.cumsum(windows(units, -(-ADAPTATION.fewest // length)))
+    ends = (length * np.cumsum(windows(units, -(-ADAPTATION.fewest // length)), dtype=int)).tolist()
     for end in ends:
         window = first
-        while first < end * length:
-            each = min(at_once, end - first // length)
+        while first < end:
+            each = min(at_once, (end - first) // length)
+            jobs.append(_Job(first, each, True, window))
             first += each * length
-            renew = first == end * length
-            jobs.append(_Job(first - each * length, int(each), True, window, renew and end != ends[-1], renew))
-        jobs[-1] = jobs[-1]._replace(last=end == ends[-1])
+        jobs[-1] = jobs[-1]._replace(renew=end != ends[-1], last=end == ends[-1])
     for draw in range(0, draws, length):
         jobs.append(_Job(first + draw * thin, thin, False, draw=draw))
     return jobs
@@ -209,12 +194,12 @@ class _Run:
     def __init__(self, model: PowerPosterior, kernel: str, t: np.ndarray, seed: int, length: int):
         self.model, self.kernel, self.length = model, kernel, length
         self.t, self.key = jnp.asarray(t), jax.random.key(seed)
+        self.step = jnp.full(len(t), np.log(first_step(kernel, model.dim)))
 
     def new_state(self, x: np.ndarray, scale: np.ndarray) -> State:
         replicas, rungs, dim = x.shape
         point = _at(self.model, self.kernel)(jnp.asarray(x))
-        step = jnp.full(rungs, np.log(first_step(self.kernel, dim)))
-        tuning = Tuning(step, jnp.asarray(np.broadcast_to(np.diag(scale), (rungs, dim, dim))))
+        tuning = Tuning(self.step, jnp.asarray(np.broadcast_to(np.diag(scale), (rungs, dim, dim))))
         moments = no_moments(x, dim <= ADAPTATION.largest_dense)
         return State(point, new_walkers(replicas, rungs), tuning, moments, _no_tally(rungs))
 
@@ -223,17 +208,13 @@ class _Run:
         program = _program(self.model, self.kernel, self.length)
         state, x, likelihood = program(state, self.key, self.t, job.first, job.thin, job.adapting, job.window)
         if job.renew:
-            state = self._renewed(state)
+            factor = jnp.asarray(factors(state.moments, np.asarray(state.tuning.factor)))
+            moments = no_moments(np.asarray(state.point.x), state.moments.second.ndim == 3)
+            state = state._replace(tuning=Tuning(self.step, factor), moments=moments)
         if job.last:  # rates and round trips are those of the draws, not of the warm-up
             replicas, rungs = state.point.likelihood.shape
             state = state._replace(walkers=new_walkers(replicas, rungs), tally=_no_tally(rungs))
         return state, np.asarray(x), np.asarray(likelihood)
-
-    def _renewed(self, state: State) -> State:
-        factor = factors(state.moments, np.asarray(state.tuning.factor))
-        step = jnp.full(len(self.t), np.log(first_step(self.kernel, self.model.dim)))
-        moments = no_moments(np.asarray(state.point.x), state.moments.second.ndim == 3)
-        return state._replace(tuning=Tuning(step, jnp.asarray(factor)), moments=moments)
 
 
 def _no_tally(rungs: int) -> Tally:
@@ -241,11 +222,6 @@ def _no_tally(rungs: int) -> Tally:
 
 
 # The programs ------------------------------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=16)
-def _fresh_draws(model: PowerPosterior, shape: tuple[int, int]) -> Callable:
-    return jax.jit(lambda key: fresh(model, key, shape))
 
 
 @functools.lru_cache(maxsize=16)
@@ -305,7 +281,7 @@ def _start(
     if model.draw_prior is None:
         pool = np.asarray(jax.random.normal(key, (*shape, model.dim)))
     else:
-        pool = np.asarray(_fresh_draws(model, shape)(key))
+        pool = np.asarray(jax.jit(lambda key: fresh(model, key, shape))(key))
         if pool.shape != (*shape, model.dim) or not np.isfinite(pool).all():
             raise InputError(
                 f"`draw_prior` gives, unconstrained, {pool.shape[2:]} numbers of which {np.isfinite(pool).mean():.0%} "
@@ -320,8 +296,7 @@ def _start(
             f"likelihood and log prior, so neither has {rung_name(0, t)}. Look at the model, or give `draw_prior`."
         )
     gumbel = np.random.default_rng(seed).gumbel(size=(*shape, len(t)))
-    weight = np.where(good, np.where(good, likelihood, 0.0), -np.inf)[..., None] * np.where(t > 0, t, 1.0)
-    weight[..., t == 0] = np.where(good, 0.0, -np.inf)[..., None]
+    weight = np.where(good[..., None], t * np.where(good, likelihood, 0.0)[..., None], -np.inf)
     choice = np.argmax(weight + gumbel, axis=1)
     x = np.take_along_axis(pool, choice[..., None], axis=1)
     spread = pool.reshape(-1, model.dim)[good.reshape(-1)].std(axis=0)

@@ -1,27 +1,20 @@
 r"""Thermodynamic integration: $\log p(y) = \int_0^1 E_t[\log p(y|\theta)]\,dt$, each rung with control variates."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
-from ..families.auto import Auto
 from ..families.method import Method
-from ..judging.error_bars import Average, degrees_of_freedom
+from ..judging.error_bars import Average
 from ..judging.status import ALARMS, Code, Status
 from ..result import Estimate
-from ..runtime.progress import bar
-from ..runtime.validation import InputError, whole_number
+from ..runtime.validation import InputError
 from ..samples.samples import Samples
-from .ladder import check_temperatures, rung_name
-from .rules import Integral, halved, integral, second_order, trapezoid
-from .rung import Bridge, Rung, Use, check_values, mean_of, no_usable_mean
-from .spending import carried, spend
-
-LABEL = "log_evidence"
+from . import parts
+from .ladder import Integral, check_temperatures, halved, integral, rung_name, second_order, trapezoid
+from .rung import Rung, contributions, discretisation, fit_rungs, no_usable_mean
 
 
 def log_evidence(
@@ -74,205 +67,67 @@ def log_evidence(
     start = time.perf_counter()
     t = check_temperatures(temperatures)
     samples, values = _check_rungs(samples_per_rung, log_likelihoods, t)
-    method = Auto() if method is None else method
-    if not isinstance(method, Method):
-        raise InputError(f"`method` must be a method such as steincv.Polynomial(), got {method!r}.")
-    seed = whole_number("seed", seed, 0)
+    method, seed = parts.method_and_seed(method, seed)
     integral(t, rule, extrapolate)  # refuses a rule that does not exist before any work is done
     trouble = [no_usable_mean(v) for v in values]
     # only from the bottom up: there the gaps are small, and the ratios of neighbouring densities tame
     bridges = next(k for k, why in enumerate([*trouble[:-1], None]) if why is None)
-    rungs = _Rungs(t, samples, values, method, seed, bridges)
-    rule_weights = integral(t[bridges:], rule, extrapolate)
-    pieces, refitted = rungs.fit(rule_weights, progress)
-    total = _add_up(pieces, rule_weights, coupled)
-    statuses = _statuses(pieces, trouble, t)
+    weights = integral(t[bridges:], rule, extrapolate)
+    rungs, refitted = fit_rungs(t, samples, values, bridges, weights, method, seed, progress)
+    draws, averages, errors = _add_up(rungs, weights, coupled)
+    results = [rung.result for rung in rungs]
     info = {
         "temperatures": t.tolist(),
         "rule": rule,
-        "statistical_error": total.statistical,
-        "discretisation_error": total.discretisation,
-        "coupled": total.coupled,
-        "error_if_independent": total.independent,
-        "error_if_coupled": total.joint,
-        "values_by_rule": _other_rules(pieces, t, bridges),
-        "bridged": [
-            {"rung": k, "overlap": piece.use.above.overlap} for k, piece in enumerate(pieces) if piece.use.above
-        ],
+        **errors,
+        "values_by_rule": _other_rules(rungs, t[bridges:]),
+        "bridged": [{"rung": k, "overlap": rung.above.overlap} for k, rung in enumerate(rungs) if rung.above],
         "refitted": refitted,
-        "rungs": [_row(k, piece, t, trouble) for k, piece in enumerate(pieces)],
+        "rungs": [_row(k, rung, t, trouble) for k, rung in enumerate(rungs)],
         "seconds": time.perf_counter() - start,
     }
-    used = any(m != "plain" for piece in pieces for m in piece.result.method)
-    return Estimate(
-        (LABEL,),
-        (),
-        total.values,
-        total.controlled,
-        total.plain,
-        total.better,
-        (str(method) if used else "plain",),
-        (tuple(statuses),),
-        info,
-    )
+    statuses = parts.statuses_of("rung", _said(rungs, trouble), results, t)
+    return parts.log_evidence_of(draws, averages, parts.method_used(method, results), statuses, info)
 
 
 def _check_rungs(
     samples_per_rung: Sequence[Samples], log_likelihoods: Sequence[object], t: np.ndarray
 ) -> tuple[list[Samples], list[np.ndarray]]:
-    try:
-        samples, values = list(samples_per_rung), list(log_likelihoods)
-    except TypeError as error:
-        raise InputError("`samples_per_rung` and `log_likelihoods` must each hold one entry a rung.") from error
+    samples, values = parts.as_lists("rung", samples_per_rung, log_likelihoods)
     for name, entries in (("samples_per_rung", samples), ("log_likelihoods", values)):
         if len(entries) != len(t):
             short = len(entries) < len(t)
             which = f"{rung_name(len(entries), t)} has none" if short else f"entry {len(t)} belongs to no rung"
             raise InputError(f"`{name}` has {len(entries)} entries but `temperatures` has {len(t)} rungs: {which}.")
-    for k, entry in enumerate(samples):
-        if not isinstance(entry, Samples):
-            raise InputError(
-                f"`samples_per_rung` must hold one steincv.Samples a rung, but {rung_name(k, t)} has a "
-                f"{type(entry).__name__}."
-            )
-        if entry.dim != samples[0].dim:
-            raise InputError(
-                f"The draws of {rung_name(k, t)} have {entry.dim} dimensions, those of rung 0 have {samples[0].dim}: "
-                f"all rungs must be of one model."
-            )
-    return samples, [check_values(rung_name(k, t), v, s) for k, (v, s) in enumerate(zip(values, samples, strict=True))]
+    names = [rung_name(k, t) for k in range(len(t))]
+    return samples, parts.checked_values("rung", "draws", names, samples, values)
 
 
-@dataclass(frozen=True, eq=False)
-class _Rungs:
-    """What is to be fitted on every rung: sides of bridges on the lowest ones, means and variances on the others."""
-
-    t: Float[np.ndarray, " rung"]
-    samples: list[Samples]
-    values: list[np.ndarray]
-    method: Method
-    seed: int
-    bridges: int
-
-    def fit(self, rule: Integral, progress: bool) -> tuple[list[Rung], list[int]]:
-        """Fit every rung; return them, and which of them were fitted a second time with all there is."""
-        automatic = isinstance(self.method, Auto)
-        plans = [carried(s.size, s.dim) for s in self.samples]
-        uses = self._uses()
-        pieces: list[Rung] = []
-        with bar("control variates", len(self.t), progress) as advance:
-            for k, use in enumerate(uses):
-                pieces.append(self._one(k, use, plans[k].first if automatic else self.method))
-                advance(1)
-            if not automatic or not all(plan.everything for plan in plans):
-                return pieces, []
-
-            def errors(found: Sequence[Rung]) -> np.ndarray:
-                return np.array([float(mean_of(series).standard_error) for _, series in _contributions(found, rule)])
-
-            floor = _discretisation(pieces, rule)
-            return pieces, spend(pieces, errors, lambda k: self._one(k, uses[k], self.method), floor)
-
-    def _uses(self) -> list[Use]:
-        gaps = np.diff(self.t)
-        found = [Bridge.between(float(gaps[k]), *self.values[k : k + 2]) for k in range(self.bridges)]
-        return [
-            Use(
-                k >= self.bridges,
-                found[k] if k < self.bridges else None,
-                found[k - 1] if 0 < k <= self.bridges else None,
-            )
-            for k in range(len(self.t))
-        ]
-
-    def _one(self, k: int, use: Use, method: Method) -> Rung:
-        try:
-            return Rung.fit(float(self.t[k]), self.samples[k], self.values[k], use, method, self.seed)
-        except InputError as error:
-            raise InputError(f"{rung_name(k, self.t)}: {error}") from error
-
-
-def _contributions(pieces: Sequence[Rung], rule: Integral) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return, for every rung, draws whose mean is its part of the sum: plain and controlled."""
-    below = len(pieces) - len(rule.value.mean)
-    mean, variance = (np.concatenate([np.zeros(below), w]) for w in (rule.value.mean, rule.value.variance))
-    return [piece.contribution(float(mean[k]), float(variance[k])) for k, piece in enumerate(pieces)]
-
-
-def _means(pieces: Sequence[Rung], which: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return E and V of the rungs above the bridges, plain (0) or controlled (1)."""
-    rungs = [piece for piece in pieces if piece.use.moments]
-    return np.array([r.mean[which].mean for r in rungs]), np.array([r.variance[which].mean for r in rungs])
-
-
-def _discretisation(pieces: Sequence[Rung], rule: Integral) -> float:
-    """Return the largest of the rule's probes, each beyond what the noise of the draws puts into it."""
-    rungs = [piece for piece in pieces if piece.use.moments]
-    largest = 0.0
-    for probe in rule.probes:
-        parts = [r.moments(float(w), float(v))[1] for r, w, v in zip(rungs, probe.mean, probe.variance, strict=True)]
-        found = _independent(parts)
-        largest = max(largest, float(found.mean) ** 2 - float(found.standard_error) ** 2)
-    return float(np.sqrt(largest))
-
-
-@dataclass(frozen=True, eq=False)
-class _Total:
-    plain: Average
-    better: Average
-    values: np.ndarray
-    controlled: np.ndarray
-    statistical: float
-    discretisation: float
-    coupled: bool
-    independent: float
-    joint: float | None
-
-
-def _add_up(pieces: Sequence[Rung], rule: Integral, coupled: bool | None) -> _Total:
-    contributions = _contributions(pieces, rule)
-    shapes = {plain.shape for plain, _ in contributions}
+def _add_up(
+    rungs: Sequence[Rung], rule: Integral, coupled: bool | None
+) -> tuple[list[np.ndarray], list[Average], dict[str, Any]]:
+    """Return draws and averages of the sum, plain and controlled, and what `info` says of its error."""
+    both = list(zip(*contributions(rungs, rule), strict=True))  # of all rungs the plain series, and the controlled ones
+    shapes = {series.shape for series in both[0]}
     aligned = len(shapes) == 1
     if coupled and not aligned:
         raise InputError(
             f"`coupled` = True needs the same chains and draws at every rung; there are {len(shapes)} different shapes."
         )
-    discretisation = _discretisation(pieces, rule)
-    apart = [_independent([pair[i] for pair in contributions]) for i in (0, 1)]
-    together: list[Average] = []
-    if aligned:
-        joined = [np.sum([pair[i] for pair in contributions], axis=0) for i in (0, 1)]
-        together = list(map(mean_of, joined))
-    else:  # no draws of the sum exist; its value stands for them
-        joined = [np.full((1, 1), a.mean) for a in apart]
+    apart = [parts.independent(series) for series in both]
+    draws = [parts.draws_of_sum(series, found.mean) for series, found in zip(both, apart, strict=True)]
+    together = list(map(parts.mean_of, draws)) if aligned else []
     if coupled is None:
         coupled = aligned and _clearly_coupled(apart[1], together[1])
-    plain, better = (_widened(a, discretisation) for a in (together if coupled else apart))
-    return _Total(
-        plain,
-        better,
-        joined[0][..., None],
-        joined[1][..., None],
-        float((together if coupled else apart)[1].standard_error),
-        discretisation,
-        bool(coupled),
-        float(apart[1].standard_error),
-        float(together[1].standard_error) if together else None,
-    )
-
-
-def _independent(series: Sequence[np.ndarray]) -> Average:
-    """Return the sum of independent means, with Welch's degrees of freedom and the smallest of the effective sizes."""
-    parts = list(map(mean_of, series))
-    squares = np.array([float(p.standard_error) ** 2 for p in parts])
-    mean = np.asarray(sum(float(p.mean) for p in parts))
-    least = np.asarray(min(float(p.ess) for p in parts))
-    if squares.sum() == 0:
-        freedom = degrees_of_freedom(np.asarray(float(sum(s.size for s in series))))
-        return Average(mean, np.asarray(0.0), least, degrees_of_freedom=freedom)
-    share = squares / squares.sum()
-    freedom = 1 / (share**2 / np.array([float(p.degrees_of_freedom) for p in parts])).sum()
-    return Average(mean, np.asarray(np.sqrt(squares.sum())), least, degrees_of_freedom=np.asarray(freedom))
+    used, left = together if coupled else apart, discretisation(rungs, rule)
+    info = {
+        "statistical_error": float(used[1].standard_error),
+        "discretisation_error": left,
+        "coupled": bool(coupled),
+        "error_if_independent": float(apart[1].standard_error),
+        "error_if_coupled": float(together[1].standard_error) if together else None,
+    }
+    return draws, [_widened(found, left) for found in used], info
 
 
 def _clearly_coupled(apart: Average, together: Average) -> bool:
@@ -291,67 +146,55 @@ def _widened(a: Average, discretisation: float) -> Average:
     return Average(a.mean, np.asarray(np.sqrt(total)), a.ess, degrees_of_freedom=freedom)
 
 
-def _statuses(pieces: Sequence[Rung], trouble: Sequence[str | None], t: np.ndarray) -> list[Status]:
-    """Return one status per kind, naming its rungs, with the message of the first of them."""
-    found: dict[Code, list[tuple[int, str]]] = {}
+def _said(rungs: Sequence[Rung], trouble: Sequence[str | None]) -> Iterator[tuple[int, Status]]:
+    """Yield what is to be said of every rung."""
     for k, why in enumerate(trouble):
-        if why is not None:
-            bridge = pieces[k].use.above
-            remedy = (
-                "The interval above it is computed from bounded functions instead, which need no such mean; the rungs "
-                f"at its ends overlap by {bridge.overlap:.1%}."
-                if bridge
-                else "The result rests on it and is not to be trusted: use a ladder with more rungs there."
-            )
-            message = f"the log likelihood has no usable mean ({why}): no estimate of it can be trusted. {remedy}"
-            found.setdefault(Code.HEAVY_TAIL, []).append((k, message))
+        if why is None:
+            continue
+        bridge = rungs[k].above
+        remedy = (
+            "The interval above it is computed from bounded functions instead, which need no such mean; the rungs "
+            f"at its ends overlap by {bridge.overlap:.1%}."
+            if bridge
+            else "The result rests on it and is not to be trusted: use a ladder with more rungs there."
+        )
+        message = f"the log likelihood has no usable mean ({why}): no estimate of it can be trusted. {remedy}"
+        yield k, Status(Code.HEAVY_TAIL, message)
     kinds = {*ALARMS, Code.LOW_ESS, Code.TOO_MANY_FEATURES}
-    for k, piece in enumerate(pieces):
-        for status in piece.result.status[0]:
-            if status.code in kinds:
-                found.setdefault(status.code, []).append((k, status.message))
-    result = [
-        Status(code, f"at {_named([k for k, _ in entries], t)}: {entries[0][1]}") for code, entries in found.items()
-    ]
-    codes = [{s.code for s in piece.result.status[0]} for piece in pieces]
-    if all(Code.NO_GAIN in c for c in codes):
-        result.append(Status(Code.NO_GAIN, "control variates did not help at any rung, so plain means are used."))
-    return result
+    for k, rung in enumerate(rungs):
+        yield from ((k, status) for status in rung.result.status[0] if status.code in kinds)
 
 
-def _named(rungs: Sequence[int], t: np.ndarray) -> str:
-    if len(rungs) == 1:
-        return rung_name(rungs[0], t)
-    shown = ", ".join(map(str, rungs[:6])) + (f" and {len(rungs) - 6} more" if len(rungs) > 6 else "")
-    return f"rungs {shown} of {len(t)}, first of all {rung_name(rungs[0], t)}"
-
-
-def _other_rules(pieces: Sequence[Rung], t: np.ndarray, bridges: int) -> dict[str, Any]:
-    """Return what the bare rules and the halved ladder give, plain and controlled, with the bridges added."""
-    upper = t[bridges:]
-    rules = {"trapezoid": trapezoid(upper), "second-order": second_order(upper)}
-    if len(upper) > 2:
-        rules["second-order, every second rung"] = halved(upper)
-    rules["second-order, extrapolated"] = integral(upper, "second-order").value
-    below = [sum(float(p.bridges[i].mean()) for p in pieces) for i in (0, 1)]
+def _other_rules(rungs: Sequence[Rung], t: np.ndarray) -> dict[str, Any]:
+    """Return what the bare rules and the halved ladder give, plain and controlled; `t`: the ladder above bridges."""
+    rules = {"trapezoid": trapezoid(t), "second-order": second_order(t)}
+    if len(t) > 2:
+        rules["second-order, every second rung"] = halved(t)
+    rules["second-order, extrapolated"] = integral(t, "second-order").value
+    below = [sum(float(rung.bridges[i].mean()) for rung in rungs) for i in (0, 1)]
+    above = [rung for rung in rungs if not rung.bridged]
+    means, variances = ([[getattr(r, name)[i].mean for r in above] for i in (0, 1)] for name in ("mean", "variance"))
     return {
-        name: {kind: below[i] + weights(*_means(pieces, i)) for i, kind in enumerate(("plain", "controlled"))}
+        name: {
+            kind: below[i] + weights(np.array(means[i]), np.array(variances[i]))
+            for i, kind in enumerate(("plain", "controlled"))
+        }
         for name, weights in rules.items()
     }
 
 
-def _row(k: int, piece: Rung, t: np.ndarray, trouble: Sequence[str | None]) -> dict[str, Any]:
+def _row(k: int, rung: Rung, t: np.ndarray, trouble: Sequence[str | None]) -> dict[str, Any]:
     """Return what a table and a figure show of a rung."""
-    plain, better = piece.mean
+    plain, better = rung.mean
     old, new = float(plain.standard_error), float(better.standard_error)
     row: dict[str, Any] = {"rung": k, "temperature": float(t[k]), "no_usable_mean": trouble[k]}
-    row |= {"bridged": not piece.use.moments, "plain_mean": float(plain.mean), "plain_error": old}
-    if piece.use.moments:
-        spread = piece.variance[1]
-        row |= {"mean": float(better.mean), "error": new, "variance_ratio": (new / old) ** 2 if old > 0 else 1.0}
+    row |= {"bridged": rung.bridged, "plain_mean": float(plain.mean), "plain_error": old}
+    if not rung.bridged:
+        spread = rung.variance[1]
+        row |= {"mean": float(better.mean), "error": new, "variance_ratio": parts.ratio(new, old)}
         row |= {"variance": float(spread.mean), "variance_error": float(spread.standard_error)}
     else:
         row |= dict.fromkeys(("mean", "error", "variance_ratio", "variance", "variance_error"))
-    row |= {"ess": float(plain.ess), "method": piece.result.method[0]}
-    row["status"] = [s.name for s in piece.result.status[0]]
+    row |= {"ess": float(plain.ess), "method": rung.result.method[0]}
+    row["status"] = [s.name for s in rung.result.status[0]]
     return row

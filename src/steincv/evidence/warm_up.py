@@ -9,21 +9,19 @@ from jaxtyping import Float
 
 
 class Adaptation(NamedTuple):
-    """How warm-up learns.
+    """How warm-up learns."""
 
-    - `windows`, `fewest`: at most so many windows, each about twice as long as the one before and the first of at least
-      `fewest` iterations; at the end of each the preconditioner is made anew from its draws, as Stan does.
-    - `gain`, `decay`: how fast a step size reacts to an acceptance rate off its target, and how fast that dies down.
-      Robbins and Monro (1951) need a decay between 1/2 and 1.
-    - `largest_dense`: in more dimensions only the scales of the coordinates are learned.
-    - `draws_per_effective`: the draws of a window are correlated; so many of them count as one.
-    """
-
+    # At most so many windows, the first of at least so many iterations. At the end of each the preconditioner is made
+    # anew from its draws, as Stan does.
     windows: int = 5
     fewest: int = 20
+    # How fast a step size reacts to an acceptance rate off its target, and how fast that dies down: Robbins and Monro
+    # (1951) need a decay between 1/2 and 1.
     gain: float = 2.0
     decay: float = 0.6
+    # In more dimensions only the scales of the coordinates are learned.
     largest_dense: int = 100
+    # The draws of a window are correlated; so many of them count as one.
     draws_per_effective: int = 10
 
 

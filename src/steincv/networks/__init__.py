@@ -1,9 +1,7 @@
 """Bayesian neural networks: models, a sampler, and predictions with less noise."""
 
-from .classifier import Classifier as Classifier
 from .full_gradient import full_gradient as full_gradient
-from .network import Network as Network
+from .model import full_scores as full_scores
+from .network import Network as Network, Regressor as Regressor
 from .network_field import NetworkField as NetworkField
 from .predictive import Predictive as Predictive, entropy as entropy, predictive as predictive
-from .regressor import Regressor as Regressor
-from .scores import full_scores as full_scores

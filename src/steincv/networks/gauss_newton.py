@@ -62,56 +62,42 @@ def gauss_newton_fields(
 ) -> jax.Array:
     """Return g of the last layer's field and of every damping at one draw, `(output, k)`; `predict` is f."""
     train = jnp.asarray(model.inputs, theta.dtype)
-    last, dim = model.last, len(score)
-    choices: list[tuple[np.ndarray, tuple[float, ...]]] = [(last, (1.0,))] if len(last) else []
-    if model.smooth:
-        choices.append((np.arange(dim), DAMPINGS))
-    made = []
-    for free, dampings in choices:
-        scale = jnp.asarray(model.precision[free] ** -0.5, theta.dtype)
 
-        def place(part: jax.Array, free: np.ndarray = free) -> jax.Array:
+    def moving(free: np.ndarray, dampings: tuple[float, ...]) -> jax.Array:
+        """Return g of the field on the weights at the places `free`."""
+        scale, start = jnp.asarray(model.precision[free] ** -0.5, theta.dtype), theta[free]
+
+        def place(part: jax.Array) -> jax.Array:
             return jnp.asarray(theta).at[free].set(part)
 
-        made.append(_damped(model, predict, theta[free], score[free], place, train, inputs, scale, dampings))
+        def jacobian(part: jax.Array) -> jax.Array:
+            return jax.vmap(lambda x: jax.jacrev(lambda p: model.outputs(place(p), x[None])[0])(part))(train)
+
+        known = model.outputs(place(start), train)
+        weight = jax.vmap(model.information)(known)
+        turn = jax.vmap(jax.jacfwd(model.information))(known)
+        j, pull = jax.vjp(jacobian, start)
+        scaled = j * scale
+        values, vectors = jnp.linalg.eigh(jnp.einsum("ncs,ncd,ndt->st", scaled, weight, scaled, optimize=True))
+        along = scale[:, None] * vectors  # the inverse of P is along diag(1 / (values + damping)) along^T
+        _, bend = _directions(lambda p: model.outputs(place(p), train), start, along)
+        slope_f, bend_f = _directions(lambda p: predict(place(p), inputs).reshape(-1), start, along)
+        inner = j @ along
+
+        def one(damping: jax.Array) -> jax.Array:
+            w = 1 / (jnp.maximum(values, 0) + damping)
+            tau = jnp.einsum("s,snc->nc", w, bend)
+            inverse = jnp.einsum("ncs,s,nds->ncd", inner, w, inner, optimize=True)
+            covector = jnp.einsum("ncd,nc->nd", weight, tau) + jnp.einsum("nec,ncde->nd", inverse, turn)
+            back = jnp.einsum("ncd,ncs,s,ts->ndt", weight, inner, w, along, optimize=True)
+            q = jnp.einsum("nd,nds->s", covector, j) + pull(back)[0]
+            return (w * ((score[free] - q) @ along)) @ slope_f + w @ bend_f
+
+        return jax.vmap(one, out_axes=1)(jnp.asarray(dampings, start.dtype))
+
+    made = [moving(model.last, (1.0,))] if len(model.last) else []
+    made += [moving(np.arange(len(score)), DAMPINGS)] if model.smooth else []
     return jnp.concatenate(made, 1)
-
-
-def _damped(
-    model: Layered,
-    predict: Callable[[Array, Array], Array],
-    start: jax.Array,
-    score: jax.Array,
-    place: Callable[[jax.Array], jax.Array],
-    train: jax.Array,
-    inputs: Array,
-    scale: jax.Array,
-    dampings: tuple[float, ...],
-) -> jax.Array:
-    def jacobian(part: jax.Array) -> jax.Array:
-        return jax.vmap(lambda x: jax.jacrev(lambda p: model.outputs(place(p), x[None])[0])(part))(train)
-
-    known = model.outputs(place(start), train)
-    weight = jax.vmap(model.information)(known)
-    turn = jax.vmap(jax.jacfwd(model.information))(known)
-    j, pull = jax.vjp(jacobian, start)
-    scaled = j * scale
-    values, vectors = jnp.linalg.eigh(jnp.einsum("ncs,ncd,ndt->st", scaled, weight, scaled, optimize=True))
-    along = scale[:, None] * vectors  # the inverse of P is along diag(1 / (values + damping)) along^T
-    _, bend = _directions(lambda p: model.outputs(place(p), train), start, along)
-    slope_f, bend_f = _directions(lambda p: predict(place(p), inputs).reshape(-1), start, along)
-    inner = j @ along
-
-    def one(damping: jax.Array) -> jax.Array:
-        w = 1 / (jnp.maximum(values, 0) + damping)
-        tau = jnp.einsum("s,snc->nc", w, bend)
-        inverse = jnp.einsum("ncs,s,nds->ncd", inner, w, inner, optimize=True)
-        covector = jnp.einsum("ncd,nc->nd", weight, tau) + jnp.einsum("nec,ncde->nd", inverse, turn)
-        back = jnp.einsum("ncd,ncs,s,ts->ndt", weight, inner, w, along, optimize=True)
-        q = jnp.einsum("nd,nds->s", covector, j) + pull(back)[0]
-        return (w * ((score - q) @ along)) @ slope_f + w @ bend_f
-
-    return jax.vmap(one, out_axes=1)(jnp.asarray(dampings, start.dtype))
 
 
 def _directions(

@@ -1,5 +1,7 @@
-"""A user's own network: an Equinox module or a function, its data, and what may be asked of its predictions."""
+"""Networks with their data: a user's own, an Equinox module or a function, and one hidden layer of tanh."""
 
+import itertools
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,16 +10,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtr
-from jax.scipy.stats import norm
 from jaxtyping import Float, PyTree
 
-from ..runtime.validation import InputError
+from ..runtime.validation import InputError, whole_number
 from ..samples.samples import Samples, finite_array
-from .gauss_newton import Layered, gauss_newton_fields
+from .gauss_newton import gauss_newton_fields
 from .last_layer import Logits, last_layer_fields
-from .model import Array
-from .scores import full_scores
+from .model import Array, append_one, full_scores, training_data
 
 
 class Asked(NamedTuple):
@@ -70,7 +69,7 @@ class Network:
     prior: Callable[[PyTree], Array] | None
     shapes: tuple[tuple[int, ...], ...]
     structure: Any
-    width: int
+    columns: int
     precision: Float[np.ndarray, " dim"]
     last: np.ndarray
     smooth: bool
@@ -86,27 +85,26 @@ class Network:
         log_prior: Callable[[PyTree], Array] | None = None,
     ):
         apply, params = _function_of(network, params)
-        x, y = finite_array("inputs", inputs), finite_array("targets", targets)
-        if y.shape != (len(x),):
-            raise InputError(f"`targets` has shape {y.shape}, expected one for each of {len(x)} inputs.")
-        if noise is not None and not 0 < noise < np.inf:
-            raise InputError(f"`noise` must be a positive number, got {noise!r}.")
+        x, y = training_data(inputs, targets, noise)
         leaves, structure = jax.tree.flatten(params)
         shapes = tuple(np.shape(leaf) for leaf in leaves)
         self._set(apply=apply, inputs=x, noise=noise, prior=log_prior, shapes=shapes, structure=structure)
-        with jax.enable_x64(True):
-            given = _shape(self.raw, jnp.zeros(self.dim), x)
+        try:
+            with jax.enable_x64(True):
+                given = jax.eval_shape(self.raw, jnp.zeros(self.dim), x).shape
+        except Exception as error:
+            raise InputError(f"`network` fails at weights of zero: {type(error).__name__}: {error}") from error
         if given not in ((len(x),), (len(x), 1)) and not (noise is None and len(given) == 2 and given[0] == len(x)):
             wanted = "one number per input" if noise is not None else "one logit per input, or one per class"
             raise InputError(f"`network` returns shape {given} for {len(x)} inputs, expected {wanted}.")
-        width = given[1] if len(given) == 2 else 1
+        columns = given[1] if len(given) == 2 else 1
         if noise is None:
-            if not np.isin(y, np.arange(max(width, 2))).all():
+            if not np.isin(y, np.arange(max(columns, 2))).all():
                 raise InputError(
-                    f"`targets` must be classes from 0 to {max(width, 2) - 1}. Numbers need their `noise`."
+                    f"`targets` must be classes from 0 to {max(columns, 2) - 1}. Numbers need their `noise`."
                 )
             y = y.astype(np.int64)
-        self._set(targets=y, width=width)
+        self._set(targets=y, columns=columns)
         with jax.enable_x64(True):
             curve = jax.jit(jax.vmap(lambda v: jax.jvp(jax.grad(self.log_prior), (jnp.zeros(self.dim),), (v,))[1] @ v))
             precision = -np.asarray(curve(jnp.eye(self.dim)))
@@ -121,7 +119,13 @@ class Network:
 
     @property
     def dim(self) -> int:
-        return sum(int(np.prod(shape)) for shape in self.shapes)
+        return sum(map(math.prod, self.shapes))
+
+    @property
+    def _places(self) -> list[slice]:
+        """Where every leaf is in a flat vector."""
+        ends = itertools.accumulate(map(math.prod, self.shapes))
+        return [slice(end - math.prod(shape), end) for end, shape in zip(ends, self.shapes, strict=True)]
 
     @property
     def data(self) -> tuple[np.ndarray, np.ndarray]:
@@ -129,8 +133,7 @@ class Network:
 
     def params(self, theta: Array) -> PyTree:
         """Return one flat vector as the network takes it: its leaves one after the other, in the tree's order."""
-        ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes]).tolist()
-        leaves = [theta[e - int(np.prod(s)) : e].reshape(s) for s, e in zip(self.shapes, ends, strict=True)]
+        leaves = [theta[place].reshape(shape) for place, shape in zip(self._places, self.shapes, strict=True)]
         return jax.tree.unflatten(self.structure, leaves)
 
     def raw(self, theta: Array, inputs: Array) -> Array:
@@ -145,7 +148,7 @@ class Network:
         """Return what the likelihood of one case knows of its outputs `(c,)`: a matrix `(c, c)`."""
         if self.noise is not None:
             return jnp.full((1, 1), self.noise**-2)
-        if self.width == 1:
+        if self.columns == 1:
             return (jax.nn.sigmoid(outputs) * jax.nn.sigmoid(-outputs))[None]
         p = jax.nn.softmax(outputs)
         return jnp.diag(p) - jnp.outer(p, p)
@@ -159,7 +162,7 @@ class Network:
         found = self.outputs(theta, inputs)
         if self.noise is not None:
             return -0.5 * ((targets - found[:, 0]) / self.noise) ** 2
-        if self.width == 1:
+        if self.columns == 1:
             return jax.nn.log_sigmoid(found[:, 0] * (2.0 * targets - 1.0))
         return jnp.take_along_axis(jax.nn.log_softmax(found), targets[:, None], 1)[:, 0]
 
@@ -176,12 +179,12 @@ class Network:
         found = self.outputs(theta, inputs)
         if self.noise is not None:
             return found[:, 0]
-        return jax.nn.sigmoid(found[:, 0]) if self.width == 1 else jax.nn.softmax(found)
+        return jax.nn.sigmoid(found[:, 0]) if self.columns == 1 else jax.nn.softmax(found)
 
     def fields(self, theta: Array, score: Array, inputs: Array) -> jax.Array:
         """Return every g at one draw, `(output, k)`: Gauss-Newton steps, and for one logit the last layer's steps."""
         steps = gauss_newton_fields(self, self.predict, theta, score, inputs)
-        if self.noise is not None or self.width > 1 or not len(self.last):
+        if self.noise is not None or self.columns > 1 or not len(self.last):
             return steps
         size, free, rest = jnp.sqrt(self.precision[self.last]), self.last, jnp.asarray(theta)
 
@@ -203,16 +206,14 @@ class Network:
         positions have them; or is one array `(chain, draw, dim)` of flat vectors.
         """
         leaves, structure = jax.tree.flatten(draws)
-        if len(leaves) == 1 and np.shape(leaves[0])[2:] == (self.dim,):
-            flat = finite_array("draws", leaves[0])
-        else:
-            if structure != self.structure or tuple(np.shape(leaf)[2:] for leaf in leaves) != self.shapes:
-                raise InputError(
-                    f"`draws` has leaves of shapes {[np.shape(leaf) for leaf in leaves]}; expected chain and draw "
-                    f"before {list(self.shapes)}, in a tree like `params`."
-                )
-            lead = np.shape(leaves[0])[:2]
-            flat = finite_array("draws", np.concatenate([np.reshape(a, (*lead, -1)) for a in leaves], axis=-1))
+        shapes = tuple(np.shape(leaf)[2:] for leaf in leaves)
+        if shapes != ((self.dim,),) and (structure != self.structure or shapes != self.shapes):
+            raise InputError(
+                f"`draws` has leaves of shapes {[np.shape(leaf) for leaf in leaves]}; expected chain and draw "
+                f"before {list(self.shapes)}, in a tree like `params`."
+            )
+        lead = np.shape(leaves[0])[:2]
+        flat = finite_array("draws", np.concatenate([np.reshape(a, (*lead, -1)) for a in leaves], axis=-1))
         with jax.enable_x64(True):
             return Samples(flat, full_scores(self, flat))
 
@@ -220,11 +221,10 @@ class Network:
         """Return the places of the last leaves in which together the outputs are linear, by asking the network."""
         rng = np.random.default_rng(0)
         outputs = jax.jit(self.raw)
-        ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
         found = np.zeros(self.dim, dtype=bool)
-        for end, shape in list(zip(ends, self.shapes, strict=True))[::-1]:
+        for place in self._places[::-1]:
             tried = found.copy()
-            tried[end - int(np.prod(shape)) : end] = True
+            tried[place] = True
             for _ in range(ASKED.places):
                 theta, v = rng.normal(size=(2, self.dim))
                 at = [np.asarray(outputs(theta + k * ASKED.step * v * tried, self.inputs)) for k in (-1, 0, 1)]
@@ -236,38 +236,37 @@ class Network:
         return np.flatnonzero(found)
 
 
-@dataclass(frozen=True, eq=False)
-class Prediction:
-    """A function of a regression network's output, and the fields that go with it."""
+@dataclass(frozen=True, eq=False, init=False)
+class Regressor(Network):
+    r"""$y = w\cdot\tanh(V\tilde x) + b + \text{noise}$, with $\tilde x = (x, 1)$ and $N(0, 1)$ on every weight.
 
-    model: Layered
-    predict: Callable[[Array, Array], Array]
+    A vector of weights has V row by row, then w and b.
 
-    def fields(self, theta: Array, score: Array, inputs: Array) -> jax.Array:
-        return gauss_newton_fields(self.model, self.predict, theta, score, inputs)
+    **Arguments:**
 
-
-def above(model: Any, cut: Array) -> Prediction:
-    """Return the probability that a new y at every input is above `cut`: the noise is integrated out."""
-    return Prediction(model, lambda theta, x: ndtr((model.outputs(theta, x)[:, 0] - cut) / model.noise))
-
-
-def quantile(model: Any, level: float, values: Float[np.ndarray, "chain draw n"]) -> Prediction:
-    r"""Return a function whose mean is the quantile of a new y at every input, to first order.
-
-    `values` are the outputs at the draws. With F and p the distribution function and the density of y, given the draws,
-    and F(q) the level, it is $q + (F(q) - N((q - o)/\sigma))/p(q)$: one step of Newton's method.
+    - `inputs`: `(n, k)`, best with mean 0 and variance 1.
+    - `targets`: `(n,)`, likewise.
+    - `noise`: the standard deviation of the noise.
+    - `width`: hidden units.
     """
-    o = values.reshape(-1, values.shape[-1])
-    low, high = o.min(0) + norm.ppf(level) * model.noise, o.max(0) + norm.ppf(level) * model.noise
-    for _ in range(60):  # halved so often, the bracket is round-off
-        q = (low + high) / 2
-        below = np.asarray(ndtr((q - o) / model.noise)).mean(0) < level
-        low, high = np.where(below, q, low), np.where(below, high, q)
-    density = np.asarray(norm.pdf((q - o) / model.noise)).mean(0) / model.noise
-    return Prediction(
-        model, lambda theta, x: q + (level - ndtr((q - model.outputs(theta, x)[:, 0]) / model.noise)) / density
-    )
+
+    width: int
+
+    def __init__(self, inputs: object, targets: object, noise: float = 0.1, width: int = 20):
+        x, y = training_data(inputs, targets, noise)
+        if x.ndim != 2:
+            raise InputError(f"`inputs` has shape {x.shape}, expected (n, k): one row a case.")
+        whole_number("width", width, 1)
+        shapes = ((width, x.shape[1] + 1), (width + 1,))
+        self._set(apply=_tanh_layer, inputs=x, targets=y, noise=noise, prior=None, width=width, columns=1)
+        self._set(shapes=shapes, structure=jax.tree.structure({"hidden": 0, "outer": 0}))
+        # what other networks are asked for
+        self._set(precision=np.ones(self.dim), last=np.arange(self.dim - width - 1, self.dim), smooth=True)
+
+
+def _tanh_layer(params: PyTree, inputs: Array) -> Array:
+    hidden = jnp.tanh(append_one(inputs) @ params["hidden"].T)
+    return hidden @ params["outer"][:-1] + params["outer"][-1]
 
 
 def _function_of(network: Any, params: PyTree) -> tuple[Callable[[PyTree, Array], Array], PyTree]:
@@ -285,20 +284,11 @@ def _function_of(network: Any, params: PyTree) -> tuple[Callable[[PyTree, Array]
     return network, params
 
 
-def _shape(function: Callable, *arguments: Any) -> tuple[int, ...]:
-    try:
-        return jax.eval_shape(function, *arguments).shape
-    except Exception as error:
-        raise InputError(f"`network` fails at weights of zero: {type(error).__name__}: {error}") from error
-
-
 def _kinks(program: Any) -> bool:
     """Tell whether a program of JAX has operations with kinks, in itself or in what it calls."""
     for step in program.eqns:
         inner = [getattr(value, "jaxpr", value) for value in step.params.values()]
-        called = [one for one in inner if hasattr(one, "eqns")]
-        if step.primitive.name in KINKS or any(
-            one.debug_info.func_name not in SMOOTH and _kinks(one) for one in called
-        ):
+        called = [one for one in inner if hasattr(one, "eqns") and one.debug_info.func_name not in SMOOTH]
+        if step.primitive.name in KINKS or any(map(_kinks, called)):
             return True
     return False

@@ -18,7 +18,6 @@ from ..runtime.validation import InputError, reserve
 from ..samples.samples import Samples
 from ..stein.coordinates import Standardise
 from ..stein.folds import Fold
-from .classifier import Classifier
 from .model import Array
 
 
@@ -46,26 +45,25 @@ PLAN = Plan()
 
 @runtime_checkable
 class HasFields(Protocol):
-    """A model that has fields of its own."""
+    """A model that has fields of its own; hashable, to be compiled once."""
 
     def fields(self, theta: Array, score: Array, inputs: Array) -> Array:
         """Return every g_k at one draw, `(input, k)`."""
 
-    def __hash__(self) -> int:
-        """A program is compiled once per model."""
+    def __hash__(self) -> int: ...
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkField(Method):
     r"""$g(\theta, x) = \sum_k c_k g_k(\theta, x)$: fields built from the network itself, amortised over inputs.
 
-    For a `Classifier` the fields move its last layer (`last_layer`), for a `Regressor` they are Gauss-Newton steps
-    (`gauss_newton`). The handful of coefficients $c$ is shared by all inputs and fitted by least squares over draws and
-    inputs at once, so that `at(inputs)` with the same coefficients is a control variate for inputs never seen.
+    The fields of a `Network` or a `Regressor` are Gauss-Newton steps (`gauss_newton`), and of one logit also steps of
+    its last layer (`last_layer`). The handful of coefficients $c$ is shared by all inputs and fitted by least squares
+    over draws and inputs at once: with the same coefficients it is a control variate for inputs never seen.
 
     **Arguments:**
 
-    - `model`: a `Classifier` or `Regressor`, or an object with `fields(theta, score, inputs)`, `(input, k)`.
+    - `model`: a `Network` or `Regressor`, or an object with `fields(theta, score, inputs)`, `(input, k)`.
     - `inputs`: `(out, ...)`, one for every output of f.
     """
 
@@ -75,7 +73,7 @@ class NetworkField(Method):
     def __post_init__(self) -> None:
         if not isinstance(self.model, HasFields):
             raise InputError(
-                f"The 'model' of NetworkField must be a Classifier, a Regressor, or have a function `fields`."
+                f"The 'model' of NetworkField must be a Network, a Regressor, or have a function `fields`."
                 f" Got {type(self.model).__name__} instead."
             )
         object.__setattr__(self, "inputs", np.asarray(self.inputs))
@@ -88,7 +86,20 @@ class NetworkField(Method):
 
     def fields(self, samples: Samples) -> Float[np.ndarray, "chain draw out k"]:
         """Return every $g_k$ at every draw and input."""
-        return _fields(self.model, self.inputs, samples)
+        double = not getattr(self.model, "single", False)  # a model may ask for single precision
+        kind = np.float64 if double else np.float32
+        flat = [a.reshape(-1, samples.dim).astype(kind) for a in (samples.draws, samples.scores)]
+        reserve(
+            f"{len(self.inputs)} inputs at {samples.size} draws",
+            8.0 * 2 * samples.size * len(self.inputs) * PLAN.most_fields,
+            "Take fewer inputs at a time.",
+        )
+        with jax.enable_x64(double), compile_cache(), jax.default_matmul_precision("highest"):
+            out = _program(self.model)(*map(jnp.asarray, flat), jnp.asarray(self.inputs, kind))
+            found = np.asarray(out, dtype=np.float64)
+        if not np.isfinite(found).all():
+            raise InputError("the fields of the network are not finite at some draw: look at its weights and scores.")
+        return found.reshape(*samples.draws.shape[:2], *found.shape[1:])
 
     def fit(self, samples: Samples, values: ArrayLike, *, seed: int = 0) -> Fitted:
         values = as_values(samples, values)
@@ -102,7 +113,7 @@ class NetworkField(Method):
         made = found if isinstance(found, Combination) else Combination.shared_by_all(found, len(self.inputs))
 
         def evaluate(theta: np.ndarray, score: np.ndarray) -> np.ndarray:
-            return made(_fields(self.model, self.inputs, Samples(theta, score))[0])
+            return made(self.fields(Samples(theta, score))[0])
 
         same = Standardise(np.zeros(dim), np.ones(dim), None)
         info = {"coefficients": made.shared.tolist(), "features": len(made.shared)}
@@ -110,9 +121,7 @@ class NetworkField(Method):
 
     def cross_fit(self, samples: Samples, values: np.ndarray, folds: Sequence[Fold], *, seed: int = 0) -> CrossFit:
         start = time.perf_counter()
-        fields = self.fields(samples)
-        g = np.zeros_like(values)
-        info = []
+        fields, g, info = self.fields(samples), np.zeros_like(values), []
         for fold in folds:
             made = combine(fold.train.take(fields), fold.train.take(values))
             fold.test.put(g, made(fold.test.take(fields)))
@@ -172,17 +181,19 @@ def combine(fields: Float[np.ndarray, "chain draw out k"], values: Float[np.ndar
     size = flat.std(axis=(0, 1))
     if rank < 1 or not (size > 0).any():
         return Combination.shared_by_all(shared, out)
-    x = (flat - flat.mean(axis=(0, 1))).reshape(chains * draws, -1) / np.where(size > 0, size, np.inf)
+    flat, size = flat - flat.mean(axis=(0, 1)), np.where(size > 0, size, np.inf)
+    x = flat.reshape(chains * draws, -1) / size
     sketch = x.T @ (x @ np.random.default_rng(0).normal(size=(out * k, rank)))  # one power step towards the main ones
     q = np.linalg.qr(sketch)[0]
     turn = np.linalg.svd(x @ q, full_matrices=False)
     deviation = np.maximum(turn[1] / np.sqrt(len(x)), 1e-12)
-    basis = (q / np.where(size > 0, size, np.inf)[:, None]) @ turn[2].T / deviation
-    z = (flat - flat.mean(axis=(0, 1))) @ basis
+    basis = (q / size[:, None]) @ turn[2].T / deviation
+    z = flat @ basis
     left = values + fields @ shared
     left = left - left.mean(axis=(0, 1))
-    blocks = list(z) if chains > 2 else np.array_split(z.reshape(-1, rank), PLAN.blocks)
-    rest = list(left) if chains > 2 else np.array_split(left.reshape(-1, out), PLAN.blocks)
+    blocks, rest = (
+        list(a) if chains > 2 else np.array_split(a.reshape(-1, a.shape[-1]), PLAN.blocks) for a in (z, left)
+    )
     grams, rights = [b.T @ b for b in blocks], [b.T @ y for b, y in zip(blocks, rest, strict=True)]
     gram, right, count = sum(grams), sum(rights), sum(map(len, blocks))
 
@@ -200,34 +211,15 @@ def combine(fields: Float[np.ndarray, "chain draw out k"], values: Float[np.ndar
     return Combination(shared, basis, every[errors.argmin(axis=0), :, np.arange(out)].T)
 
 
-def _fields(model: HasFields, inputs: np.ndarray, samples: Samples) -> np.ndarray:
-    double = not isinstance(model, Classifier)
-    kind = np.float64 if double else np.float32
-    flat = [a.reshape(-1, samples.dim).astype(kind) for a in (samples.draws, samples.scores)]
-    reserve(
-        f"{len(inputs)} inputs at {samples.size} draws",
-        8.0 * 2 * samples.size * len(inputs) * PLAN.most_fields,
-        "Take fewer inputs at a time.",
-    )
-    with jax.enable_x64(double), compile_cache(), jax.default_matmul_precision("highest"):
-        out = _program(model)(jnp.asarray(flat[0]), jnp.asarray(flat[1]), jnp.asarray(inputs, kind))
-        found = np.asarray(out, dtype=np.float64)
-    if not np.isfinite(found).all():
-        raise InputError("the fields of the network are not finite at some draw: look at its weights and scores.")
-    return found.reshape(*samples.draws.shape[:2], *found.shape[1:])
-
-
 @functools.lru_cache(maxsize=8)
 def _program(model: HasFields) -> Callable:
     """Compile the fields of one draw after the other on a CPU, of some side by side on an accelerator.
 
     Memory does not grow with the draws.
     """
-    size = 1 if jax.default_backend() == "cpu" else 64
+    size = None if jax.default_backend() == "cpu" else 64
 
     def every(draws: Array, scores: Array, inputs: Array) -> Array:
-        return jax.lax.map(
-            lambda a: model.fields(a[0], a[1], inputs), (draws, scores), batch_size=size if size > 1 else None
-        )
+        return jax.lax.map(lambda a: model.fields(a[0], a[1], inputs), (draws, scores), batch_size=size)
 
     return jax.jit(every)

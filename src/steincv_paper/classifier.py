@@ -3,17 +3,17 @@
 import functools
 from dataclasses import dataclass
 from types import ModuleType
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..runtime.validation import InputError
-from ..samples.samples import finite_array
-from .last_layer import Logits, last_layer_fields
-from .model import Array, append_one
+from steincv.networks.last_layer import Logits, last_layer_fields
+from steincv.networks.model import Array, append_one
+from steincv.runtime.validation import InputError
+from steincv.samples.samples import finite_array
 
 SIDE = 28
 # 5 x 5 with 2 filters, 3 x 3 with 3 filters, 3 x 7 x 7 activations to 2 classes. The paper says 407; this is 405.
@@ -62,6 +62,7 @@ class Classifier:
     images: np.ndarray
     labels: np.ndarray
     dim: int = DIM
+    single: ClassVar[bool] = True  # fields are computed in single precision
 
     def __post_init__(self) -> None:
         images = check_images(self.images)

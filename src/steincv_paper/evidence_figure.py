@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..report.figures import CONTROLLED, GRID, INK, PLAIN, legend_above, new_figure, save_png
-from ..report.text import plus_minus
-from ..result import Estimate
-from ..runtime.validation import InputError, StrPath
+from steincv.report.figures import CONTROLLED, GRID, INK, PLAIN, legend_above, new_figure, save_png
+from steincv.report.text import plus_minus
+from steincv.result import Estimate
+from steincv.runtime.validation import InputError, StrPath
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
