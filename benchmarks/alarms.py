@@ -23,7 +23,7 @@ import scipy.stats
 from tables import RESULTS, keep, show
 
 import steincv as scv
-from steincv.judging import series
+from steincv.judging import passing
 from steincv.judging.diagnostics import stein_status, value_status
 from steincv.judging.error_bars import average
 from steincv.judging.passing import pass_over
@@ -194,7 +194,7 @@ def false_alarms():
 
 def in_blocks():
     """Print how often the Stein alarm rings on clean and on wrong input in 500 blocks per chain."""
-    series.ROOM = series.Room(blocks=500)
+    passing.ROOM = passing.Room(blocks=500)
     clean = {
         f"clean, D = {dim}, AR({correlation})": (dim, correlation)
         for dim, correlation in ((3, 0.0), (3, 0.9), (3, 0.98), (10, 0.0), (10, 0.9))

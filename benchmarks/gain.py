@@ -5,7 +5,7 @@
 
 A row of results/gain.csv is a function of a density under a method at an effective size. Runs are made in rounds, over
 all that was asked for, until there are so many of each or the seconds are over; rows that are there already are
-replaced. Runs of another `--seed` have other draws. What decides in `judging/gain.py` was chosen on other draws than
+replaced. Runs of another `--seed` have other draws. What decides in `judging/verdict.py` was chosen on other draws than
 those of the results.
 
 A mean that is reported plain has a gain of 1 by definition. So all columns but `coverage`, `rare`, `plain` and `of all`

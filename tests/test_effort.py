@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv.judging.status import RACED
+from steincv.judging.diagnostics import RACED
 from steincv.report.members import methods
 from steincv.report.printing import as_json, show
 from steincv.report.text import effort

@@ -6,8 +6,15 @@ import scipy.stats
 from arviz_stats.base import array_stats
 
 import steincv as scv
-from steincv.judging.chain_statistics import effective_draws, pareto_index, rank_rhat
-from steincv.judging.error_bars import Average, average, split_rhat, tail_index
+from steincv.judging.error_bars import (
+    Average,
+    average,
+    effective_draws,
+    pareto_index,
+    rank_rhat,
+    split_rhat,
+    tail_index,
+)
 from steincv.samples.samples import unit_range
 
 

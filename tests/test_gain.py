@@ -7,7 +7,7 @@ import scipy.stats
 import steincv as scv
 from steincv.families.method import CrossFit
 from steincv.judging.error_bars import FREEDOM, Average, average, degrees_of_freedom, tail_of_distances
-from steincv.judging.gain import Words, unseen, widened_ratio
+from steincv.judging.verdict import Words, unseen, widened_ratio
 
 
 class Given(scv.MonteCarlo):

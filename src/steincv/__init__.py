@@ -33,7 +33,7 @@ _HOMES = {
     ".families.neural.trials": ("Potential", "ScalarField", "VectorField"),
     ".families.polynomial.polynomial": ("Polynomial",),
     ".families.stack": ("Stack",),
-    ".judging.status": ("Code", "Status"),
+    ".judging.diagnostics": ("Code", "Status"),
     ".networks.predictive": ("Predictive", "predictive"),
     ".report.geometry": ("Geometry", "geometry"),
     ".report.net_gain": ("NetGain", "net_gain"),
@@ -79,7 +79,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run `__getat
     )
     from .families.polynomial.polynomial import Polynomial as Polynomial
     from .families.stack import Stack as Stack
-    from .judging.status import Code as Code, Status as Status
+    from .judging.diagnostics import Code as Code, Status as Status
     from .networks.predictive import Predictive as Predictive, predictive as predictive
     from .report.figures import (
         plot_forest as plot_forest,

@@ -4,22 +4,19 @@ import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from .families.auto import Auto
-from .families.method import CrossFit, Method, Simpler, Spaced
+from .families.method import CrossFit, Method, Simpler, Spaced, Training
 from .families.points import Points, gather
-from .judging.diagnostics import stein_status, value_status
-from .judging.error_bars import Average, as_slow_as, average
-from .judging.gain import widened_ratio
-from .judging.passing import Choice, Passed, out_of_fold, pass_over
-from .judging.series import Series, block_deviation, deviation
-from .judging.status import Status
-from .judging.verdict import gain_limit, verdict
+from .judging.diagnostics import Status, stein_status
+from .judging.error_bars import Average
+from .judging.passing import Choice, Passed, Series, Together, out_of_fold, pass_over
+from .judging.quantiles import block_deviation, deviation
+from .judging.verdict import Seen, gain_limit, verdict, widened_ratio
 from .judging.weighted import Weights
 from .result import Estimate
 from .runtime.threads import Team, workers
@@ -29,7 +26,10 @@ from .samples.source import MemorySource, Source
 from .samples.streamed import Streamed
 from .samples.values import Functions, Targets, Values, by_name, values_of
 from .stein.coordinates import Standardise, check_standard
-from .stein.folds import Fold, held_out, make_folds, stretches
+from .stein.folds import Block, Fold, held_out, make_folds, stretches
+
+if TYPE_CHECKING:
+    from .stein.bases import Jumps
 
 FEWEST_DRAWS = 10
 FEWEST_DRAWS_PER_CHAIN = 4
@@ -63,7 +63,8 @@ def estimate(
       (`result.sd`), its second moment controlled too. Numbers between 0 and 1, as in `("mean", 0.05, 0.5, 0.95)`, are
       quantiles (`result.quantile(0.05)`).
     - `seed`: same seed, same answer.
-    - `folds`, `gap`: see `_folds.make_folds`. Each draw is controlled by a fit that has not seen it.
+    - `folds`, `gap`: how many folds, and draws left out around those of one chain (`stein/folds.py`). Each draw is
+      controlled by a fit that has not seen it.
     - `cross_fit=False`: the paper's protocol instead. Fit on the first part of every chain, report on the last
       `test_fraction` of it only.
     - `guard`: report the plain mean, and say so, where control variates do not help or cannot be trusted.
@@ -86,67 +87,141 @@ def estimate(
     sampling = (folds, gap, cross_fit, test_fraction)
     taken = inputs_of(samples, f, method, seed, sampling, guard, executor, coordinates, orbits)
     if isinstance(taken, FileInputs):
-        return _from_file(taken, "sd" in stats, levels)
-    samples, f, values, method, plan, seed, _, _, _, points, weights = taken
-    spaced = Spaced(method, folds, gap, seed, coordinates)
-    only_draws = points.values is values.array and weights is None
-    step = 1
-    if only_draws and cross_fit and type(method).cross_fit is Method.cross_fit:
-        step = spaced.step(samples.draws.shape, values.array.shape[-1])
-    targets = Targets.of(values.array[:, ::step], "sd" in stats)
-    averaged = targets(values.array)
-    center = np.zeros(averaged.shape[-1]) if weights is None else weights.mean(averaged)
-    with workers(executor) as team:
-        if step > 1:
-            fit = _fit_large(samples, averaged, spaced, step)
-        elif only_draws and coordinates == "auto":
-            fit = method.cross_fit(samples, averaged, plan, seed=seed)
-        else:
-            training = points.training(lambda x: targets(x) - center, plan, samples.names, seed, coordinates)
-            averaged, fit = training.f, method.across(training)
-            taken = taken._replace(points=points.judged(values.array, averaged))
-    info = {**fit.info, **taken.points.info, **({"executor": team.report()} if isinstance(team, Team) else {})}
-    judged = samples
-    if not cross_fit:
-        judged, values, averaged, fit = _only(plan[0], samples, values, averaged, fit)
-        weights = weights and weights.part(plan[0].test)
-    alarms = stein_status(judged) if weights is None else weights.stein_status(judged)
-    outputs = len(values.labels)
-    choices = [averaged + g for g in (fit.g, *([] if fit.simpler is None else [fit.simpler.g]))]
-    first, both = values.array, targets(values.array)
-    if weights is not None:
-        weighted = weights.w[..., None] * (both - center)
-        both, *choices = (weights.draws(x, center) for x in (weighted, *choices))
-        first = both[..., :outputs]
-        info |= weights.info()
-    seen = functools.partial(seen_as, weights)
-    judge = Judge(str(method), fit.simpler, info, alarms, guard, values.labels, values.shape)
-    result = judge(seen(first), *(seen(choice[..., :outputs]) for choice in choices))
-    if (unit := targets.unit) is not None:
-        plain, *found = (seen(deviation(unit, draws, outputs)) for draws in (both, *choices))
-        result = result.with_sd(judge(plain, *(one.where(one.finite, plain) for one in found)))
+        result = _from_file(taken, "sd" in stats)
+    else:
+        result, taken = _in_memory(taken, "sd" in stats)
     if not levels:
         return result
-    return _distribution().with_quantiles(result, taken, levels)
+    from .distribution import with_quantiles  # which needs this module
+
+    return with_quantiles(result, taken, levels)
 
 
-class Inputs(NamedTuple):
+def _in_memory(taken: "Inputs", sd: bool) -> tuple[Estimate, "Inputs"]:
+    """Return the estimate, and the inputs with what is known of orbits since."""
+    samples, values, weights, method = taken.samples, taken.values, taken.weights, taken.spaced.method
+    only_draws = taken.points.values is values.array and weights is None
+    step, outputs = 1, len(values.labels)
+    if only_draws and taken.held is None and type(method).cross_fit is Method.cross_fit:
+        step = taken.spaced.step(samples.draws.shape, outputs)
+    targets = Targets.of(values.array[:, ::step], sd)
+    averaged = plain = targets(values.array)
+    center = taken.center(plain)
+    with workers(taken.executor) as team:
+        if step > 1:
+            fit = _fit_large(samples, averaged, taken.spaced, step)
+        elif only_draws and taken.spaced.coordinates == "auto":
+            fit = method.cross_fit(samples, averaged, taken.plan, seed=taken.spaced.seed)
+        else:
+            training = taken.training(lambda x: targets(x) - center)
+            averaged, fit = training.f, method.across(training)
+            taken = replace(taken, points=taken.points.judged(values.array, averaged))
+    judge = taken.judge(fit, taken.info(fit, team), values.labels, values.shape)
+    choices, first, plain = taken.choices(averaged, fit, center), taken.judged(values.array), taken.judged(plain)
+    if (judged := taken.judged_weights) is not None:
+        plain = judged.draws(judged.w[..., None] * (plain - center), center)
+        first = plain[..., :outputs]
+    result = judge(taken.seen(first), *(taken.seen(choice[..., :outputs]) for choice in choices))
+    if (unit := targets.unit) is not None:
+        result = replace(result, sd=judge(*(taken.seen(deviation(unit, x, outputs)) for x in (plain, *choices))))
+    return result, taken
+
+
+def _from_file(taken: "FileInputs", sd: bool) -> Estimate:
+    """Estimate from more draws than are held: fit on every so many, then pass over all of them."""
+    start = time.perf_counter()
+    if getattr(taken.spaced.method, "checkpoint", None) is not None:
+        raise InputError("`checkpoint` is not for draws in a file. Leave it out.")
+    fit, targets, passed = taken.fit(taken.step, lambda _, values: (Targets.of(values.array, sd), None))
+    blocks, outputs = passed.blocks, len(passed.labels)
+    streamed = {"draws": passed.plain.size, "block": blocks.size, "blocks": blocks.count}
+    info = {**fit.info, "seconds": time.perf_counter() - start, "streamed": streamed}
+    judge = taken.judge(fit, passed, info, passed.labels, passed.shape)
+    every = (passed.plain, *passed.controlled)
+    result = judge(*(seen_in(series, passed, slice(0, outputs)) for series in every))
+    if (unit := targets.unit) is not None:
+        status = functools.partial(passed.value_status, slice(outputs, 2 * outputs))
+        sds = judge(*(Seen(*block_deviation(unit, series, outputs), status) for series in every))
+        result = replace(result, sd=sds)
+    return result
+
+
+def _fit_large(samples: Samples, targets: Float[np.ndarray, "chain draw out"], spaced: Spaced, step: int) -> CrossFit:
+    """Fit on every so many draws, and return g at all of them."""
+    chains, draws, _ = samples.draws.shape
+    some = Samples.trusted(samples.draws[:, ::step], samples.scores[:, ::step], samples.names)
+    fit = spaced.fit(some, targets[:, ::step], draws, step)
+    source, parts, outputs = MemorySource.of(samples), stretches(chains, draws, spaced.folds), targets.shape[-1]
+    g = out_of_fold(source, parts, fit.fitted, outputs)
+    simpler = fit.simpler and fit.simpler._replace(g=out_of_fold(source, parts, fit.simpler.fitted, outputs))
+    return CrossFit(g, fit.info, simpler)
+
+
+# What a verb is given -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
     """Checked draws, f and how to fit: everything but what is asked about f."""
 
     samples: Samples
     f: Any
     values: Values
-    method: Method
+    spaced: Spaced
     plan: Sequence[Fold]
-    seed: int
     guard: bool
     executor: Any
-    coordinates: str
     points: Points
     weights: Weights | None
 
+    @property
+    def held(self) -> Block | None:
+        """The held-out draws, of which alone the estimate is made, where there is no cross-fit."""
+        return self.plan[0].test if len(self.plan) == 1 else None
 
-class FileInputs(NamedTuple):
+    def judged(self, array: np.ndarray) -> np.ndarray:
+        """Return the part of an array that the estimate is made of."""
+        return array if self.held is None else self.held.take(array)
+
+    @functools.cached_property
+    def judged_weights(self) -> Weights | None:
+        """The weights of the draws that the estimate is made of."""
+        return self.weights if self.weights is None or self.held is None else self.weights.part(self.held)
+
+    def center(self, averaged: np.ndarray) -> Float[np.ndarray, " column"]:
+        """Return about what draws with weights are fitted: their mean."""
+        return np.zeros(averaged.shape[-1]) if self.weights is None else self.weights.mean(averaged)
+
+    def training(self, targets: Callable[[np.ndarray], np.ndarray]) -> Training:
+        return self.points.training(targets, self.plan, self.samples.names, self.spaced.seed, self.spaced.coordinates)
+
+    def info(self, fit: CrossFit, team: object, **more: object) -> dict[str, Any]:
+        """Return what is told of a fit, with what is told of orbits, workers and weights."""
+        ran = {"executor": team.report()} if isinstance(team, Team) else {}
+        weighted = {} if self.judged_weights is None else self.judged_weights.info()
+        return {**fit.info, **self.points.info, **more, **ran, **weighted}
+
+    def choices(self, averaged: np.ndarray, fit: CrossFit, center: np.ndarray) -> list[np.ndarray]:
+        """Return f + g as it is judged, of the fit and of the simpler one that comes with it."""
+        found = [self.judged(averaged + one.g) for one in (fit, fit.simpler) if one is not None]
+        weights = self.judged_weights
+        return found if weights is None else [weights.draws(one, center) for one in found]
+
+    def seen(self, draws: Float[np.ndarray, "chain draw out"], known: Average | None = None) -> Seen:
+        """Return draws as they are judged; `known` is their average, if it is."""
+        if (weights := self.judged_weights) is None:
+            return Seen(draws, known)
+        return Seen(draws, known or weights.average(draws), lambda ess: weights.value_status(draws, ess))
+
+    def judge(self, fit: CrossFit, info: Mapping[str, Any], labels: tuple[str, ...], shape: tuple[int, ...]) -> "Judge":
+        samples = self.samples if self.held is None else self.samples.select(self.held.chains, self.held.draws)
+        weights = self.judged_weights
+        alarms = stein_status(samples) if weights is None else weights.stein_status(samples)
+        return Judge(str(self.spaced.method), fit.simpler, info, alarms, self.guard, labels, shape)
+
+
+@dataclass(frozen=True, eq=False)
+class FileInputs:
     """The same of draws that stay in their file, of which every `step`-th is fitted on."""
 
     source: Source
@@ -154,6 +229,42 @@ class FileInputs(NamedTuple):
     spaced: Spaced
     step: int
     guard: bool
+
+    def some(self, step: int) -> tuple[Samples, Values]:
+        """Return every `step`-th draw, and f there."""
+        tile = self.source.every(step, self.functions.names)
+        return Samples.trusted(tile.draws, tile.scores, self.source.names), self.functions(tile)
+
+    def fit(
+        self, step: int, prepare: Callable[[Samples, Values], tuple[Targets, "Jumps | None"]]
+    ) -> tuple[CrossFit, Targets, Passed]:
+        """Fit on every `step`-th draw, then pass over all of them.
+
+        `prepare` returns what is averaged, and what takes its jumps out beside every g, if it has any.
+        """
+        chains, draws, _ = self.source.shape
+        some, values = self.some(step)
+        check_standard(some)
+        targets, jumps = prepare(some, values)
+        averaged, standardise = targets(values.array), Standardise.of(some)
+        fit = self.spaced.fit(some, averaged, draws, step, None if jumps is None else jumps.base)
+        found = [one for one in (fit, fit.simpler) if one is not None]
+        choices = [
+            Choice(
+                one.fitted if jumps is None else [Together(g, jumps, k) for k, g in enumerate(one.fitted)],
+                targets.variance(averaged + one.g),
+            )
+            for one in found
+        ]
+        del some, values, averaged  # their memory is wanted for the tiles
+        parts = stretches(chains, draws, self.spaced.folds)
+        return fit, targets, pass_over(self.source, self.functions, targets, parts, choices, standardise)
+
+    def judge(
+        self, fit: CrossFit, passed: Passed, info: Mapping[str, Any], labels: tuple[str, ...], shape: tuple[int, ...]
+    ) -> "Judge":
+        alarms = passed.stein_status(self.source)
+        return Judge(str(self.spaced.method), fit.simpler, info, alarms, self.guard, labels, shape)
 
 
 def inputs_of(
@@ -175,10 +286,9 @@ def inputs_of(
         raise InputError(f"`method` must be a method such as steincv.Polynomial(), got {method!r}.")
     if coordinates not in ("auto", "affine", "learned"):
         raise InputError(f'`coordinates` must be "auto", "affine" or "learned", got {coordinates!r}.')
-    seed = whole_number("seed", seed, 0)
     folds, gap, cross_fit, test_fraction = sampling
+    spaced = Spaced(method, folds, gap, whole_number("seed", seed, 0), coordinates)
     if isinstance(samples, Streamed):
-        spaced = Spaced(method, folds, gap, seed, coordinates)
         refused, source = {"cross_fit": not cross_fit, "executor": executor is not None}, samples.source
         if strange := [f"`{name}`" for name, given in refused.items() if given]:
             raise InputError(
@@ -200,76 +310,9 @@ def inputs_of(
     f = by_name(f, samples)
     values = values_of(f, samples)
     check_standard(samples)  # before any fold is looked at: what cannot be used is named by its place among all draws
-    points = gather(samples, f, values.array, orbits, coordinates, plan, seed)
-    weights = None if samples.log_weights is None else Weights.of(samples, plan)
-    return Inputs(samples, f, values, method, plan, seed, guard, executor, coordinates, points, weights)
-
-
-def _fit_large(samples: Samples, targets: Float[np.ndarray, "chain draw out"], spaced: Spaced, step: int) -> CrossFit:
-    """Fit on every so many draws, and return g at all of them."""
-    chains, draws, _ = samples.draws.shape
-    some = Samples.trusted(samples.draws[:, ::step], samples.scores[:, ::step], samples.names)
-    fit = spaced.fit(some, targets[:, ::step], draws, step)
-    source, parts, outputs = MemorySource.of(samples), stretches(chains, draws, spaced.folds), targets.shape[-1]
-    g = out_of_fold(source, parts, fit.fitted, outputs)
-    simpler = fit.simpler and fit.simpler._replace(g=out_of_fold(source, parts, fit.simpler.fitted, outputs))
-    return CrossFit(g, fit.info, simpler)
-
-
-def _from_file(taken: FileInputs, sd: bool, levels: Sequence[float]) -> Estimate:
-    """Estimate from more draws than are held: fit on every so many, then pass over all of them."""
-    source, functions, spaced, step, guard = taken
-    start, method = time.perf_counter(), spaced.method
-    if getattr(method, "checkpoint", None) is not None:
-        raise InputError("`checkpoint` is not for draws in a file. Leave it out.")
-    chains, draws, _ = source.shape
-    tile = source.every(step, functions.names)
-    some, values = Samples.trusted(tile.draws, tile.scores, source.names), functions(tile)
-    check_standard(some)
-    standardise = Standardise.of(some)
-    targets = Targets.of(values.array, sd)
-    averaged = targets(values.array)
-    fit = spaced.fit(some, averaged, draws, step)
-    found = [one for one in (fit, fit.simpler) if one is not None]
-    choices = [Choice(one.fitted, targets.variance(averaged + one.g)) for one in found]
-    del tile, some, values, averaged  # their memory is wanted for the tiles
-    passed = pass_over(source, functions, targets, stretches(chains, draws, spaced.folds), choices, standardise)
-    blocks = passed.blocks
-    streamed = {"draws": chains * draws, "block": blocks.size, "blocks": blocks.count}
-    info = {**fit.info, "seconds": time.perf_counter() - start, "streamed": streamed}
-    judge = Judge(str(method), fit.simpler, info, passed.stein_status(source), guard, passed.labels, passed.shape)
-    outputs = len(passed.labels)
-    result = judge(*(seen_in(series, passed, slice(0, outputs)) for series in (passed.plain, *passed.controlled)))
-    if (unit := targets.unit) is not None:
-        status = functools.partial(passed.value_status, slice(outputs, 2 * outputs))
-        plain, *better = (
-            Seen(*block_deviation(unit, series, outputs), status) for series in (passed.plain, *passed.controlled)
-        )
-        result = result.with_sd(judge(plain, *(one.where(one.finite, plain) for one in better)))
-    if not levels:
-        return result
-    return _distribution().with_file_quantiles(result, taken, levels)
-
-
-def _distribution() -> ModuleType:
-    from . import distribution  # which needs this module
-
-    return distribution
-
-
-def seen_in(series: Series, passed: Passed, which: slice) -> "Seen":
-    """Return some columns of a series."""
-    status = functools.partial(passed.value_status, which)
-    return Seen(series.means()[..., which], series.average()[which], status, series.largest[which])
-
-
-def seen_as(
-    weights: Weights | None, array: Float[np.ndarray, "chain draw out"], known: Average | None = None
-) -> "Seen":
-    """Return draws as they are judged, which have weights or have none; `known` is their average, if it is."""
-    if weights is None:
-        return Seen(array, known)
-    return Seen(array, known or weights.average(array), lambda ess: weights.value_status(array, ess))
+    points = gather(samples, f, values.array, orbits, coordinates, plan, spaced.seed)
+    weights = None if samples.log_weights is None else Weights.of(samples.log_weights, plan)
+    return Inputs(samples, f, values, spaced, plan, guard, executor, points, weights)
 
 
 def enough(what: str, chains: int, draws: int) -> None:
@@ -280,13 +323,13 @@ def enough(what: str, chains: int, draws: int) -> None:
         )
 
 
-def _stats(stat: str | float | Sequence[str | float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+def _stats(stat: str | float | Sequence[str | float]) -> tuple[set[str], tuple[float, ...]]:
     """Return the names asked for, and the levels of quantiles in ascending order, each once."""
     given = tuple(stat) if isinstance(stat, list | tuple | set | np.ndarray) else (stat,)
-    names = tuple(one for one in given if isinstance(one, str))
+    names = {one for one in given if isinstance(one, str)}
     levels = {float(one) for one in given if isinstance(one, float | np.floating)}
-    strange = len(given) > len(names) + sum(isinstance(one, float | np.floating) for one in given)
-    if strange or not set(names) <= {"mean", "sd"} or not all(0 < p < 1 for p in levels) or not given:
+    known = all(isinstance(one, str | float | np.floating) for one in given) and names <= {"mean", "sd"}
+    if not given or not known or not all(0 < p < 1 for p in levels):
         raise InputError(
             f'`stat` must be "mean", ("mean", "sd"), or with levels of quantiles between 0 and 1 '
             f'("mean", "sd", 0.05, 0.95), got {stat!r}.'
@@ -296,54 +339,13 @@ def _stats(stat: str | float | Sequence[str | float]) -> tuple[tuple[str, ...], 
     return names, tuple(sorted(levels))
 
 
-def _only(
-    fold: Fold, samples: Samples, values: Values, averaged: np.ndarray, fit: CrossFit
-) -> tuple[Samples, Values, np.ndarray, CrossFit]:
-    """Return everything on the held-out draws alone."""
-    part = fold.test
-    simpler = fit.simpler and Simpler(part.take(fit.simpler.g), fit.simpler.methods)
-    return (
-        samples.select(part.chains, part.draws),
-        Values(part.take(values.array), values.labels, values.shape),
-        part.take(averaged),
-        replace(fit, g=part.take(fit.g), simpler=simpler),
-    )
+# What is made of draws -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """Draws of every output, or means over blocks of draws, with their average and what their values say."""
-
-    array: Float[np.ndarray, "chain draw out"]
-    known: Average | None = None
-    status: Callable[[np.ndarray], list[list[Status]]] | None = None
-    largest: Float[np.ndarray, " out"] | None = None
-
-    @functools.cached_property
-    def average(self) -> Average:
-        return average(self.array) if self.known is None else self.known
-
-    @property
-    def size(self) -> Float[np.ndarray, " out"]:
-        """The largest value in size."""
-        return np.abs(self.array).max(axis=(0, 1)) if self.largest is None else self.largest
-
-    @property
-    def finite(self) -> Bool[np.ndarray, " out"]:
-        return np.isfinite(self.array).all(axis=(0, 1))
-
-    def statuses(self, ess: np.ndarray) -> list[list[Status]]:
-        return value_status(self.array, ess) if self.status is None else self.status(ess)
-
-    def beside(self, plain: "Seen") -> "Seen":
-        """Return these draws of f + g with intervals that know of the tail of f too, and how slowly it moves."""
-        return replace(self, known=as_slow_as(plain.average, self.average, self.array))
-
-    def where(self, mine: Bool[np.ndarray, " out"], other: "Seen") -> "Seen":
-        """Return this one for the outputs where `mine` is true, the other one elsewhere."""
-        if mine.all():
-            return self
-        return Seen(np.where(mine, self.array, other.array), self.average.where(mine, other.average))
+def seen_in(series: Series, passed: Passed, which: slice) -> Seen:
+    """Return some columns of a series."""
+    status = functools.partial(passed.value_status, which)
+    return Seen(series.means()[..., which], series.average()[which], status, series.largest[which])
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,28 +360,19 @@ class Judge:
     labels: tuple[str, ...]
     shape: tuple[int, ...]
 
-    def __call__(self, plain: Seen, controlled: Seen, simpler: Seen | None = None) -> Estimate:
-        methods = [self.method] * len(self.labels)
-        controlled = controlled.beside(plain)
-        if self.guard and self.simpler is not None and simpler is not None:
-            simpler = simpler.beside(plain)
+    def __call__(self, plain: Seen, *choices: Seen) -> Estimate:
+        """Judge f beside f + g; the second choice, if there is one, has g of the simpler method."""
+
+        def usable(choice: Seen) -> Seen:
+            return choice.where(choice.finite, plain).beside(plain)
+
+        controlled, methods = usable(choices[0]), [self.method] * len(self.labels)
+        if self.guard and self.simpler is not None:
             trusted = widened_ratio(plain.average, controlled.average) < gain_limit(plain.average.ess)
             # whether that is better than the plain mean is judged below
-            controlled = controlled.where(trusted, simpler)
+            controlled = controlled.where(trusted, usable(choices[1]))
             methods = [self.method if mine else self.simpler.methods[k] for k, mine in enumerate(trusted)]
-        statuses = plain.statuses(np.minimum(plain.average.ess, controlled.average.ess))
-        features, fitted_on = feature_counts(self.info)
-        found = verdict(
-            plain.average,
-            controlled.average,
-            plain.size,
-            statuses,
-            self.alarms,
-            guard=self.guard,
-            features=features,
-            fitted_on=fitted_on,
-            draws=plain.array.shape[0] * plain.array.shape[1],
-        )
+        found = verdict(plain, controlled, self.alarms, self.info, guard=self.guard)
         return Estimate(
             self.labels,
             self.shape,
@@ -391,9 +384,3 @@ class Judge:
             tuple(map(tuple, found.statuses)),
             self.info,
         )
-
-
-def feature_counts(info: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the features of the largest regression and the draws of the smallest, as the folds report them."""
-    counts = [(i["features"], i["draws"]) for i in info.get("folds", []) if "features" in i and "draws" in i]
-    return max((c[0] for c in counts), default=0), min((c[1] for c in counts), default=0)

@@ -1,16 +1,16 @@
 """The one result: the controlled estimate with the plain one always beside it."""
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
+from .judging.diagnostics import Code, Status
 from .judging.error_bars import Average
-from .judging.gain import Gain, Words, gain_of
-from .judging.status import Code, Status
+from .judging.verdict import Gain, Words, gain_of, ratio_of
 from .runtime.validation import InputError
 
 if TYPE_CHECKING:
@@ -45,6 +45,10 @@ class Estimate:
     sd: "Estimate | None" = None
     quantiles: "Mapping[float, Estimate]" = field(default_factory=dict)
 
+    def flat(self) -> tuple[Average, Average]:
+        """The plain and the controlled average, with one axis."""
+        return self.plain.reshape((-1,)), self._average.reshape((-1,))
+
     @property
     def mean(self) -> np.ndarray:
         return self._average.mean
@@ -64,10 +68,7 @@ class Estimate:
 
     @property
     def variance_ratio(self) -> np.ndarray:
-        ratio = np.ones_like(self.standard_error)
-        old = self.plain.standard_error
-        np.divide(self.standard_error, old, out=ratio, where=old > 0)
-        return np.square(ratio, out=ratio)
+        return ratio_of(self.plain, self._average)
 
     def quantile(self, level: float) -> "Estimate":
         """Return the estimate of a quantile that was asked for: `estimate(..., stat=("mean", 0.05))`."""
@@ -96,31 +97,21 @@ class Estimate:
         """Intervals for the gains, with a last axis of 2."""
         return self.gain.interval(level)
 
-    def with_sd(self, sd: "Estimate") -> "Estimate":
-        return replace(self, sd=sd)
-
     def __getitem__(self, name: str) -> "Estimate":
         """The outputs called `name`, or `name[...]`."""
-        exact = name in self.labels
-        kept = [
-            i for i, label in enumerate(self.labels) if label == name or (not exact and label.startswith(f"{name}["))
-        ]
+        kept = [self.labels.index(name)] if name in self.labels else called(name, self.labels)
         if not kept:
             raise KeyError(f"{name!r}; the outputs are {', '.join(self.labels)}")
-        shape = () if self.labels[kept[0]] == name else (len(kept),)
+        shape = () if name in self.labels else (len(kept),)
         pick = np.array(kept)
-
-        def part(a: Average) -> Average:
-            flat = a.reshape((-1,))
-            return flat[pick].reshape(shape)
-
+        plain, better = (average[pick].reshape(shape) for average in self.flat())
         return Estimate(
             tuple(self.labels[i] for i in kept),
             shape,
             self.values[..., pick],
             self.controlled[..., pick],
-            part(self.plain),
-            part(self._average),
+            plain,
+            better,
             tuple(self.method[i] for i in kept),
             tuple(self.status[i] for i in kept),
             self.info,
@@ -136,10 +127,9 @@ class Estimate:
         """
         import pandas
 
-        plain, better = self.plain.reshape((-1,)), self._average.reshape((-1,))
-        ratio = self.variance_ratio.reshape(-1)
+        plain, better = self.flat()
         with np.errstate(divide="ignore"):
-            vrf = 1 / ratio
+            vrf = 1 / self.variance_ratio.reshape(-1)
         columns: dict[str, Any] = {
             "mean": plain.mean,
             "mcse_mean": plain.standard_error,
@@ -152,16 +142,16 @@ class Estimate:
         }
         columns["gain_low"], columns["gain_high"] = self.gain_interval().reshape(-1, 2).T
         if self.sd is not None:
-            old, new = self.sd.plain.reshape((-1,)), self.sd._average.reshape((-1,))
+            old, new = self.sd.flat()
             columns |= {"sd": old.mean, "mcse_sd": old.standard_error}
             columns |= {"sd_cv": new.mean, "mcse_sd_cv": new.standard_error}
         columns |= {"method": self.method, "status": [", ".join(s.name for s in found) for found in self.status]}
         frame = pandas.DataFrame(columns, index=list(self.labels))
         if var_names is not None:
-            kept = [label for label in self.labels if any(label == v or label.startswith(f"{v}[") for v in var_names)]
+            kept = sorted({k for name in var_names for k in called(name, self.labels)})
             if not kept:
                 raise InputError(f"`var_names` = {list(var_names)} match none of {', '.join(self.labels)}.")
-            frame = frame.loc[kept]
+            frame = frame.iloc[kept]
         return frame if round_to is None else frame.round(round_to)
 
     def gained(self) -> str:
@@ -194,11 +184,8 @@ class Estimate:
 
     def warnings(self) -> list[str]:
         """The messages attached to the outputs, each once, with the outputs it is about."""
-        about: dict[str, list[str]] = {}
-        for label, found in zip(self.labels, self.status, strict=True):
-            for status in found:
-                about.setdefault(str(status), []).append(label)
-        return [f"{message} [{_some(labels)}]" for message, labels in about.items()]
+        about = messages(zip(self.labels, self.status, strict=True))
+        return [f"{message} [{listed(labels)}]" for message, labels in about.items()]
 
     def __repr__(self) -> str:
         from .report.clean import clean
@@ -237,5 +224,20 @@ class Estimate:
         return load_estimate(path)
 
 
-def _some(labels: Sequence[str]) -> str:
-    return ", ".join(labels[:5]) + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")
+def called(name: str, labels: Sequence[str]) -> list[int]:
+    """Return the places of the labels `name` and `name[...]`."""
+    return [k for k, label in enumerate(labels) if label == name or label.startswith(f"{name}[")]
+
+
+def messages(outputs: Iterable[tuple[str, Sequence[Status]]]) -> dict[str, list[str]]:
+    """Return every message once, with the labels of the outputs that it is about."""
+    about: dict[str, dict[str, None]] = {}
+    for label, found in outputs:
+        for status in found:
+            about.setdefault(str(status), {})[label] = None
+    return {message: list(labels) for message, labels in about.items()}
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

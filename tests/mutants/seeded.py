@@ -144,8 +144,8 @@ BUGS = (
     Bug(
         "in-sample standard error: the fit's own residuals",
         "estimating.py",
-        "fit = method.cross_fit(samples, averaged, plan, seed=seed)",
-        "fit = CrossFit(method.fit(samples, averaged, seed=seed)(samples), {})",
+        "fit = method.cross_fit(samples, averaged, taken.plan, seed=taken.spaced.seed)",
+        "fit = CrossFit(method.fit(samples, averaged, seed=taken.spaced.seed)(samples), {})",
         ("tests/test_estimate.py", "-k", "by_hand"),
     ),
     Bug(
@@ -171,7 +171,7 @@ BUGS = (
     ),
     Bug(
         "delta method without its factor 2",
-        "judging/series.py",
+        "judging/quantiles.py",
         "draws = sd + (v - v.mean(axis=(0, 1))) / (2 * sd)",
         "draws = sd + (v - v.mean(axis=(0, 1))) / sd",
         ("tests/test_estimate.py", "-k", "delta_method"),

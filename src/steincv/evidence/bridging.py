@@ -23,9 +23,8 @@ from ..estimating import enough, estimate
 from ..families.method import Method
 from ..families.monte_carlo import MonteCarlo
 from ..families.polynomial.polynomial import Polynomial, feature_count
-from ..judging.diagnostics import LOW_ESS, RHAT_LIMIT, rare_draws_status
+from ..judging.diagnostics import LOW_ESS, RHAT_LIMIT, Code, Status, rare_draws_status
 from ..judging.error_bars import Average, as_slow_as, average, split_rhat
-from ..judging.status import Code, Status
 from ..result import Estimate
 from ..runtime.validation import InputError, whole_number
 from ..samples.log_density import LogDensity

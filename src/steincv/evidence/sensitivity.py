@@ -21,10 +21,9 @@ from ..families.budget import LIMITS
 from ..families.method import Method
 from ..families.polynomial.polynomial import Polynomial, feature_count
 from ..families.stack import Stack
+from ..judging.diagnostics import Code, Status
 from ..judging.error_bars import ROUND_OFF as EXACT, Average, as_slow_as, average
-from ..judging.gain import widened_ratio
-from ..judging.status import Code, Status
-from ..judging.verdict import gain_limit
+from ..judging.verdict import gain_limit, widened_ratio
 from ..report.figures import CONTROLLED, GRID, PLAIN, axes_for, height_of, legend_above, name_rows
 from ..result import Estimate
 from ..runtime.validation import InputError

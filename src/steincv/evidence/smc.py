@@ -17,7 +17,7 @@ from jaxtyping import Float
 from ..estimating import estimate
 from ..families.method import Method
 from ..judging.error_bars import Average
-from ..judging.status import ALARMS, Code
+from ..judging.diagnostics import ALARMS, Code
 from ..result import Estimate
 from ..runtime.validation import InputError
 from ..samples.samples import Samples

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from ..judging.chain_statistics import effective_draws
-from ..judging.error_bars import split_rhat
+from ..judging.error_bars import effective_draws, split_rhat
 from ..runtime.validation import InputError
 from ..samples.samples import Samples, unit_range
 from .ladder import rung_name

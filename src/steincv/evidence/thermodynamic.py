@@ -8,7 +8,7 @@ import numpy as np
 
 from ..families.method import Method
 from ..judging.error_bars import Average
-from ..judging.status import ALARMS, Code, Status
+from ..judging.diagnostics import ALARMS, Code, Status
 from ..result import Estimate
 from ..runtime.validation import InputError
 from ..samples.samples import Samples

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..judging.status import RACED
+from ..judging.diagnostics import RACED
 from ..judging.verdict import gain_limit
 from ..stein.coordinates import Standardise
 from .budget import LIMITS, Stage, plan

@@ -1,5 +1,6 @@
-"""Checks of the input that the answer rests on: are the scores those of the draws, have the chains mixed."""
+"""Checks of what the answer rests on: are the scores those of the draws, have the chains mixed; and what they say."""
 
+import enum
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -18,7 +19,6 @@ from .error_bars import (
     split_rhat,
     tail_index,
 )
-from .status import Code, Status
 
 LOW_ESS = 200
 # The largest limit of R-hat, for few effective draws: see `rhat_limit`.
@@ -53,6 +53,101 @@ class Details(NamedTuple):
 DETAILS = Details()
 
 
+#: Why a member of the default went no further than the first fold.
+RACED = "added too little on the first fold"
+
+
+class Code(enum.Enum):
+    """The kinds of status; each value is the text of its message, to be filled with numbers.
+
+    Where the answer would be meaningless the text is raised as an `InputError`; otherwise it is in `result.status`.
+    """
+
+    LOW_ESS = (
+        "only {ess:.0f} effective draws: the error bar itself is uncertain. Run the sampler longer, "
+        "or read the interval as a rough guide."
+    )
+    NO_GAIN = (
+        "control variates did not help here (estimated variance ratio {ratio:.2f}), so the plain mean "
+        "is reported. Nothing was lost; more draws may let a richer method help."
+    )
+    STEIN_MEAN = (
+        "the Stein mean of {worst} is off zero by {z:.1f} standard errors, which correct draws and "
+        "scores almost never show. Likely: scores of another density or in constrained coordinates "
+        "without the Jacobian, a support with an edge, or chains that have not mixed. The controlled "
+        "mean is not to be trusted; check `scores` against grad(log density) at one draw."
+    )
+    HEAVY_TAIL = (
+        "the values of f have a heavy tail (Pareto k = {khat:.2f} > {limit:.2f}): the variance may be "
+        "infinite and error bars too short. Estimate a bounded function of it, or reparametrise."
+    )
+    RARE_DRAWS = (
+        "about {carriers:.0f} of the draws, far out, carry the error bar, and others as far may not have come yet: "
+        "the standard error is more often too small than too large. The interval is widened for that; use it, and "
+        "read the gain as a rough guide. More draws help, and a simpler method, such as Polynomial(2), to compare with."
+    )
+    SLOW_CHAINS = (
+        "the chains moved so slowly that {draws:.0f} of their draws count as one, and the gain ({gain:.0f}) is more "
+        "than f has effective draws ({ess:.0f}): what lies where they have not been is missing from the error bar, "
+        "which may be far too short. Run them longer, or compare with Polynomial(2)."
+    )
+    CHAINS_DISAGREE = (
+        "the chains disagree (split R-hat {rhat:.3f} > {limit:.3f}): they have not mixed and no mean over "
+        "them can be trusted. Run longer or improve the sampler first."
+    )
+    UNEVEN_WEIGHTS = (
+        "the weights have a heavy tail (Pareto k = {khat:.2f} > {limit:.2f}): of all draws a few carry most of the "
+        "weight (effective size {ess:.0f}), and error bars may be too short. Use a proposal with heavier tails, or "
+        "more temperatures on the way."
+    )
+    LOW_OVERLAP = (
+        "the posterior and the proposal hardly overlap (by {overlap:.1%}, or {draws:.0f} effective draws): the log "
+        "evidence rests on these few, and its error bar may be too short. More draws make a better proposal; or use a "
+        "ladder of temperatures (`log_evidence`)."
+    )
+    FEW_BEYOND = (
+        "about {count:.0f} effective draws lie beyond this point: they do not know that tail, so the plain estimate is "
+        "reported. Run the sampler longer, or ask for a point nearer to the middle."
+    )
+    TIED = (
+        "{share:.0%} of the draws have exactly this value of f: where f is discrete a quantile is one of its values, "
+        "so the plain one is reported. A probability can be controlled: steincv.probability."
+    )
+    EXACT = "f + g is constant to round-off: the estimate is exact for this f (relative spread {spread:.0e})."
+    CONSTANT = "f is constant over all draws, so its mean is known exactly and there is nothing to reduce."
+    TOO_MANY_FEATURES = (
+        "{features} features on {draws} fitting draws: the fit leans on its penalty. Fewer features "
+        "(a lower degree) or more draws would be safer."
+    )
+
+
+#: Codes that say the estimate itself, not only its error bar, may be wrong.
+ALARMS = frozenset({Code.STEIN_MEAN, Code.CHAINS_DISAGREE})
+
+
+@dataclass(frozen=True)
+class Status:
+    """One thing that happened: its `code` and a `message` with the numbers in it."""
+
+    code: Code
+    message: str
+
+    @classmethod
+    def of(cls, code: Code, **numbers: object) -> "Status":
+        return cls(code, code.value.format(**numbers))
+
+    @property
+    def name(self) -> str:
+        """A short name for tables: `no gain`, `low ess`, ..."""
+        return self.code.name.lower().replace("_", " ")
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.message}"
+
+
+# Scores --------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class SteinCheck:
     r"""z values of means that are zero for correct draws and scores.
@@ -71,10 +166,7 @@ class SteinCheck:
 
 
 def stein_check(samples: Samples, beyond: float | None = None) -> SteinCheck:
-    """Stein means of constant and linear trial functions with their z values.
-
-    With `beyond`, z values that are certain to be smaller than that are not exact: much quicker.
-    """
+    """Return Stein means of linear trial functions; z values that are certain to be below `beyond` are not exact."""
     standardise = Standardise.of(samples)
     scarce = standardise.factor is not None and samples.size < DETAILS.plenty * samples.dim
     if scarce and average(samples.draws, tails=False).ess.min() < DETAILS.whitened * samples.dim:
@@ -86,7 +178,7 @@ def stein_check(samples: Samples, beyond: float | None = None) -> SteinCheck:
 
 
 def stein_labels(dim: int) -> tuple[str, ...]:
-    """What the z values of a `SteinCheck` are of."""
+    """Name the z values of a `SteinCheck`."""
     kinds = [f"{kind} of standard coordinate {i}" for kind in ("score", "z s + 1") for i in range(dim)]
     return (*kinds, "z . s + dim", "steps (the scores fit the draw before)", "steps (the scores fit the draw after)")
 
@@ -98,7 +190,7 @@ def stein_columns(z: np.ndarray, s: np.ndarray) -> np.ndarray:
 
 
 def _stein_means(samples: Samples, standardise: Standardise, beyond: float | None) -> Average:
-    r"""Means of $s_i$, of $z_i s_i + 1$ and of the sum of the latter.
+    """Return the means of `stein_columns`.
 
     With `beyond`, effective sizes are asked for only where one of them would put the mean so many standard errors from
     zero; the others have the largest that there is.
@@ -127,7 +219,7 @@ def _stein_means(samples: Samples, standardise: Standardise, beyond: float | Non
 
 
 def stein_z(means: Average, dim: int, whitened: bool) -> np.ndarray:
-    r"""z values of the means of $s_i$, of $z_is_i + 1$ and of $z\cdot s$ + dim.
+    r"""Return z values of the means of $s_i$, of $z_is_i + 1$ and of $z\cdot s$ + dim.
 
     Standardising by the same draws moves them a little. Taking off the mean moves each $E[z_is_i]$ by 1 / ESS, and
     their sum, which no linear map changes, by dim / ESS; an estimated covariance moves each by up to dim / ESS. (The
@@ -147,8 +239,7 @@ def stein_z(means: Average, dim: int, whitened: bool) -> np.ndarray:
     return np.where(constant, np.inf, np.sign(means.mean) * _as_normal(beyond / error, means.ess))
 
 
-@dataclass(frozen=True, eq=False)
-class Moved:
+class Moved(NamedTuple):
     """For scores of the draw before and of the one after: how far beyond chance they fit better, 0 if they do not."""
 
     mean: np.ndarray
@@ -156,13 +247,12 @@ class Moved:
 
 
 def moved_scores(samples: Samples, scale: np.ndarray) -> Moved:
-    r"""Whether the scores are those of a neighbouring draw. `scale`: of the coordinates, so that nothing overflows.
+    r"""Return whether the scores are those of a neighbouring draw. `scale`: of the coordinates, against overflow.
 
     In a slow chain the score of a neighbour is nearly right, and $E[z \cdot s]$ hardly tells. Steps do: with
     $\Delta z_t = z_{t+1} - z_t$, the mean of $\Delta z_t\cdot\Delta s_t$ is negative for scores in their place, and
     that of $\Delta z_t\cdot\Delta s_{t+1}$ or $\Delta z_t\cdot\Delta s_{t-1}$ for scores that were moved. Scores of the
-    wrong sign make the first positive, by more than the others are negative: they are not meant here. No linear map of
-    the coordinates changes these products.
+    wrong sign, which are not meant here, make the first positive, by more than the others are negative.
     """
     draws = samples.draws.shape[1]
     if draws < DETAILS.fewest_to_order:
@@ -190,26 +280,27 @@ def _as_normal(t: np.ndarray, ess: np.ndarray) -> np.ndarray:
 
 
 def stein_status(samples: Samples) -> list[Status]:
-    """An alarm if any Stein mean is too far from zero for correct input."""
-    check = stein_check(samples, beyond=STEIN_LIMIT)
-    return _alarm(check.z)
+    """Return an alarm if any Stein mean is too far from zero for correct input."""
+    return stein_alarm(stein_check(samples, beyond=STEIN_LIMIT).z, samples.dim)
 
 
 def status_of_stein_means(means: Average, moved: Moved, dim: int) -> list[Status]:
-    """Return the same from means of whitened coordinates that are there already."""
+    """Return an alarm of means of whitened coordinates that are there already."""
     z = np.append(stein_z(means, dim, whitened=True), moved.z)
-    if (
-        means.ess[:dim].min() < DETAILS.whitened * dim
-    ):  # the coordinates are mostly noise; their sum does not depend on them
+    if means.ess[:dim].min() < DETAILS.whitened * dim:  # the coordinates are mostly noise, on which their sum is not
         z[dim : 2 * dim] = 0.0
-    return _alarm(z)
+    return stein_alarm(z, dim)
 
 
-def _alarm(z: np.ndarray) -> list[Status]:
+def stein_alarm(z: np.ndarray, dim: int) -> list[Status]:
+    """Return an alarm if any of the z values of Stein means is too large for chance."""
     worst = int(np.argmax(np.abs(z)))
     if abs(z[worst]) <= STEIN_LIMIT:
         return []
-    return [Status.of(Code.STEIN_MEAN, worst=stein_labels((len(z) - 3) // 2)[worst], z=z[worst])]
+    return [Status.of(Code.STEIN_MEAN, worst=stein_labels(dim)[worst], z=z[worst])]
+
+
+# Values of f ---------------------------------------------------------------------------------------
 
 
 def rhat_limit(chains: int, ess: np.ndarray) -> np.ndarray:
@@ -260,11 +351,10 @@ def status_of_values(rhat: np.ndarray, limit: np.ndarray, khat: np.ndarray, ess:
 
 
 def rare_draws_status(mean: Average, k: int) -> list[Status]:
-    """Whether draws that have not come may decide about output k.
+    """Say whether draws that have not come may decide about output k.
 
-    Few draws often carry an error bar: the tail index says how much larger the next may be, and the interval and the
-    gain allow for that. They cannot where those few stand apart from all others or have no tail that could be fitted,
-    or where the tails of f itself are long too.
+    Few draws often carry an error bar, and the interval and the gain allow for that by the tail index. They cannot
+    where those few stand apart or have no tail that could be fitted, or where the tails of f itself are long too.
     """
     carriers, tail = mean.carriers[k], mean.tail[k]
     few = carriers < min(DETAILS.carriers, DETAILS.share * mean.ess[k])

@@ -1,14 +1,17 @@
-r"""Error bars of means over chains: chain-aware, as in arviz-stats, with a defined answer for constants.
+r"""Error bars of means over chains: chain-aware, with a defined answer for constants.
 
 The standard error is $\mathrm{sd}/\sqrt{\mathrm{ESS}}$ with the split-chain effective sample size of the
-*controlled* draws, so autocorrelation and disagreement between chains are in it.
+*controlled* draws, so autocorrelation and disagreement between chains are in it. Its square is unbiased, but where few
+draws carry it, it is mostly too small: the interval's degrees of freedom follow from the kurtosis and the tail.
 
-For independent draws its square is unbiased, but where few draws carry it, it is mostly too small and seldom far
-too large. The interval therefore takes its degrees of freedom from the kurtosis and the tail: see `degrees_of_freedom`.
+Effective sizes, R-hat and tail indices are those of Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021), Bayesian
+Analysis 16, and of Vehtari, Simpson, Gelman, Yao, Gabry (2024), JMLR 25; `tests/test_error_bars.py` holds them to
+arviz-stats. They are written again because importing it takes longer than an estimate, and it goes through thousands of
+outputs one after the other.
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.special
@@ -16,10 +19,6 @@ from jaxtyping import Float
 
 from ..runtime.validation import InputError
 from ..samples.samples import unit_range
-from .chain_statistics import effective_draws, pareto_index, rank_rhat
-
-if TYPE_CHECKING:
-    from arviz_stats.base.array import BaseArray
 
 # A series that varies less than this, relative to the plain one, is constant up to round-off.
 ROUND_OFF = 1e-10
@@ -81,11 +80,8 @@ class Average:
         if self.tail is None:
             object.__setattr__(self, "tail", np.full(np.shape(self.ess), np.nan))
         if self.degrees_of_freedom is None:
-            object.__setattr__(
-                self,
-                "degrees_of_freedom",
-                degrees_of_freedom(self.ess, self.error_ess, np.minimum(self.tail, FREEDOM.longest)),
-            )
+            freedom = degrees_of_freedom(self.ess, self.error_ess, np.minimum(self.tail, FREEDOM.longest))
+            object.__setattr__(self, "degrees_of_freedom", freedom)
 
     @property
     def carriers(self) -> np.ndarray:
@@ -93,10 +89,7 @@ class Average:
         return np.asarray(np.maximum(self.error_ess / 2, 1.0))
 
     def beside(self, plain: "Average", looks: np.ndarray | None = None) -> "Average":
-        """Return this average of f + g with intervals that know of the tail of f too.
-
-        `looks`: how often the tails were looked at, if that is less than the effective size.
-        """
+        """Return this average of f + g with intervals that know of the tail of f, seen at `looks` effective draws."""
         tail = np.minimum(self.tail, FREEDOM.longest)
         tail = tail + FREEDOM.beside * np.clip(np.nan_to_num(plain.tail), 0.0, FREEDOM.finite)
         ess = self.ess if looks is None else looks
@@ -130,14 +123,12 @@ def degrees_of_freedom(
 ) -> np.ndarray:
     r"""Return those of the Student distribution that a mean over its standard error has.
 
-    The variance estimate behind an error bar is itself uncertain, as if from a fifth of the effective draws in
-    independent Gaussian squares: the autocovariances are estimated too. Intervals are 7 % wider than normal ones at 100
-    effective draws. Tails count by the same fifth of `error_draws`, as a sample kurtosis is mostly too small.
+    The variance estimate behind an error bar is as uncertain as one from a fifth of the effective draws: the
+    autocovariances are estimated too. Tails count by the same fifth of `error_draws`.
 
-    Where fewer than `FREEDOM.many` draws carry the error, how many did is luck: a kurtosis is small as long as the
-    largest draw has not come. What tells is whether others may be far larger, the tail index $k$. Student's t on $\nu$
-    degrees of freedom has $k = 1/\nu$, and the error turns out to have $\nu = 1.5/k$, whatever the kurtosis (measured
-    in benchmarks/gain.py; a quarter less at 100 effective draws). From one to `many` carriers $m$ there is a geometric
+    Where fewer than `FREEDOM.many` draws carry the error, a kurtosis is small as long as the largest draw has not come.
+    What tells is the tail index $k$: the error turns out to have $\nu = 1.5/k$, whatever the kurtosis (measured in
+    benchmarks/gain.py; a quarter less at 100 effective draws). From one to `many` carriers $m$ there is a geometric
     mean of the two, with weight $(m/15)^2$ on the kurtosis, and never more than $1 + m/2$.
     """
     carriers = np.asarray(error_ess) / 2
@@ -153,10 +144,7 @@ def degrees_of_freedom(
 
 
 def average(series: Float[np.ndarray, "chain draw out"], *, tails: bool = True) -> Average:
-    """Return the mean of every output with its Monte Carlo standard error.
-
-    Without `tails` the kurtosis is not looked at, and `error_ess` is `ess`: quicker.
-    """
+    """Return means with Monte Carlo standard errors; without `tails` no kurtosis is looked at, which is quicker."""
     chains, draws, _ = series.shape
     unit, center, spread = unit_range(series)
     shift = unit.mean(axis=(0, 1))
@@ -193,13 +181,6 @@ def error_draws(z: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, " o
     return 2 * size / (kurtosis - 1)
 
 
-def array_stats() -> "BaseArray":
-    """Return arviz-stats for arrays, imported when first needed: it takes a second."""
-    from arviz_stats.base import array_stats as loaded
-
-    return loaded
-
-
 def most_effective_draws(n: int) -> float:
     """Return the bound that arviz-stats puts on the effective size of n draws, which may be better than independent."""
     return n * max(1.0, np.log10(n))
@@ -229,14 +210,11 @@ def tail_index(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray,
 
 
 def pareto_k(series: Float[np.ndarray, "chain draw out"], tail: str = "both") -> Float[np.ndarray, " out"]:
-    """Return the same, or that of the `"right"` tail, and NaN where there is no tail to fit."""
+    """Return the Pareto k of every output, or that of the `"right"` tail; NaN where there is no tail to fit."""
     unit = unit_range(series).unit
-    chains, draws, outputs = unit.shape
-    khat = np.full(outputs, np.nan)
-    if chains * draws < 100:  # no tail to speak of
-        return khat
-    for k in range(outputs):
-        if unit[..., k].std() > 0:
+    khat = np.full(unit.shape[-1], np.nan)
+    for k in range(len(khat)):
+        if unit[..., k].size >= 100 and unit[..., k].std() > 0:  # of fewer there is no tail to speak of
             khat[k] = pareto_index(unit[..., k].ravel(), tail)
     return np.where(np.isfinite(khat), khat, np.nan)
 
@@ -244,10 +222,9 @@ def pareto_k(series: Float[np.ndarray, "chain draw out"], tail: str = "both") ->
 def as_slow_as(plain: Average, better: Average, series: Float[np.ndarray, "chain draw out"]) -> Average:
     r"""Return the average of f + g, a series of several outputs, beside that of f, which may move slowly.
 
-    What g leaves is mostly noise, with a part that goes as slowly as the chain: autocorrelations so small that their
-    sum ends early, and still as much as the noise in the mean. Where ten draws or more of f count as one, the standard
-    error is therefore at least that of means over blocks of five effective draws of f, and the tails of f + g were
-    looked at as often as f has effective draws: far draws of a slow chain come together.
+    What g leaves is mostly noise, with a part that goes as slowly as the chain and is as much in the mean. Where ten
+    draws or more of f count as one, the standard error is therefore at least that of means over blocks of five
+    effective draws of f, and the tails of f + g were looked at as often as f has effective draws.
     """
     chains, draws, _ = series.shape
     error, ess = better.standard_error.copy(), better.ess.copy()
@@ -263,3 +240,111 @@ def as_slow_as(plain: Average, better: Average, series: Float[np.ndarray, "chain
         ess[k] /= wider**2
     looks = np.where(slow, np.minimum(ess, plain.ess), ess)
     return replace(better, standard_error=error, ess=ess).beside(plain, looks)
+
+
+# Effective sizes, R-hat and tail indices of many series at once -----------------------------------------------
+
+
+def effective_draws(series: Float[np.ndarray, "chain draw out"], entries: int = 2**22) -> Float[np.ndarray, " out"]:
+    """Return the split-chain effective sample size of every output; temporary arrays have so many `entries`."""
+    chains, draws, outputs = series.shape
+    if draws < 4:
+        return np.full(outputs, float(chains * draws))
+    half = _halves(series)
+    step = max(1, entries // half[0].size)
+    return np.concatenate([_effective(half[k : k + step]) for k in range(0, outputs, step)])
+
+
+def _halves(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, "out part length"]:
+    """Return half chains, outputs first: to the bit, the sums of one do not depend on the others."""
+    half = series.shape[1] // 2
+    return np.ascontiguousarray(np.moveaxis(np.concatenate([series[:, :half], series[:, -half:]]), -1, 0))
+
+
+def _effective(series: Float[np.ndarray, "out chain draw"]) -> Float[np.ndarray, " out"]:
+    """Return effective sizes by Geyer's initial monotone sequence of sums of two autocorrelations."""
+    outputs, chains, n = series.shape
+    constant = np.ptp(series, axis=(1, 2)) < 1e-15
+    means = series.mean(axis=2)
+    # in twice the length no lag meets itself round the corner
+    waves = np.fft.rfft(series - means[..., None], n=2 ** int(np.ceil(np.log2(2 * n))))
+    power = (waves.real**2 + waves.imag**2).sum(axis=1) / chains
+    covariance = np.fft.irfft(power)[:, :n] / n
+    within = covariance[:, :1] * (n / (n - 1))
+    whole = covariance[:, 0] + (means.var(axis=1, ddof=1) if chains > 1 else 0.0)
+    rho = 1 - (within - covariance) / np.where(constant, 1.0, whole)[:, None]
+    rho[:, 0] = 1.0
+    pairs = rho[:, : n - n % 2].reshape(outputs, -1, 2)[:, : max(1, -(-(n - 2) // 2))].sum(axis=2)
+    ended = pairs <= 0
+    last = np.where(ended.any(axis=1), ended.argmax(axis=1), pairs.shape[1] - 1)
+    each = np.arange(outputs)
+    falling = np.minimum.accumulate(pairs, axis=1)
+    falling[np.arange(pairs.shape[1]) >= last[:, None]] = 0.0
+    even = rho[each, 2 * last]
+    tau = -1 + 2 * falling.sum(axis=1) + np.where((even > 0) | (pairs[each, last] >= 0), even, 0.0)
+    size = float(chains * n)
+    return np.where(constant | np.isnan(tau), size, size / np.maximum(tau, 1 / np.log10(size)))
+
+
+def rank_rhat(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, " out"]:
+    """Return the rank-normalised split R-hat, of locations and of scales, of every output; NaN where it has none."""
+    if series.shape[0] < 2 or series.shape[1] < 4:
+        return np.full(series.shape[-1], np.nan)
+    half = _halves(series)
+    folded = np.abs(half - np.median(half, axis=(1, 2), keepdims=True))
+    return np.fmax(_rhat(_normal_scores(half)), _rhat(_normal_scores(folded)))
+
+
+def _normal_scores(series: Float[np.ndarray, "out chain draw"]) -> Float[np.ndarray, "out chain draw"]:
+    """Return normal quantiles of the average ranks among all draws (Blom 1958)."""
+    flat = series.reshape(len(series), -1)
+    rank = np.empty(flat.shape)
+    for column, ranks in zip(flat, rank, strict=True):
+        order = column.argsort()
+        ordered = column[order]
+        starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+        ties = np.diff(np.append(starts, len(order)))
+        ranks[order] = np.repeat(starts + (ties + 1) / 2, ties)
+    scores: np.ndarray = scipy.special.ndtri((rank - 3 / 8) / (rank.shape[1] + 1 / 4))
+    return scores.reshape(series.shape)
+
+
+def _rhat(series: Float[np.ndarray, "out chain draw"]) -> Float[np.ndarray, " out"]:
+    n = series.shape[2]
+    between = n * series.mean(axis=2).var(axis=1, ddof=1)
+    within = series.var(axis=2, ddof=1).mean(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):  # chains that stand still
+        return np.sqrt((between / within + n - 1) / n)
+
+
+def pareto_index(draws: Float[np.ndarray, " n"], tail: str = "both", kept: float | None = None) -> float:
+    """Return the Pareto k of the heavier tail or the `"right"` one, NaN if there is none; `kept`: its length."""
+    n = len(draws)
+    usual = 3 * np.sqrt(n) if n > 225 else n / 5
+    size = int(usual if kept is None else kept)
+    if tail == "both":
+        size = max(5, min(size, n // 2))
+    if not 5 <= size < n:
+        return np.nan
+    ordered = np.sort(draws)
+    found = [_tail_index(ordered[-size:] - ordered[-size - 1])]
+    if tail == "both":
+        found.append(_tail_index(ordered[size] - ordered[size - 1 :: -1]))
+    return float(np.max(found))
+
+
+def _tail_index(excess: Float[np.ndarray, " n"]) -> float:
+    """Return k of a generalised Pareto distribution of ascending excesses (Zhang and Stephens 2009), drawn to 0.5."""
+    n = len(excess)
+    if excess[-1] - excess[0] < np.finfo(float).tiny:
+        return np.nan
+    count = 30 + int(np.sqrt(n))
+    with np.errstate(all="ignore"):
+        b = 1 - np.sqrt(count / (np.arange(1, count + 1) - 0.5))
+        b = b / (3 * excess[int(n / 4 + 0.5) - 1]) + 1 / excess[-1]
+        k = np.log1p(-b[:, None] * excess).mean(axis=1)
+        likelihood = n * (np.log(-b / k) - k - 1)
+        weights = np.exp(likelihood - scipy.special.logsumexp(likelihood))
+        counted = weights >= 10 * np.finfo(float).eps  # none, if a quarter of the excesses are 0
+        found = np.log1p(-np.average(b[counted], weights=weights[counted]) * excess).mean() if counted.any() else 0.0
+    return float((n * found + 5) / (n + 10))

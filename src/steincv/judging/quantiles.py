@@ -1,4 +1,4 @@
-"""Quantiles: the plain ones with ArviZ's Monte Carlo error, and those of a controlled distribution function."""
+"""Standard deviations and quantiles as means of draws; plain quantiles with ArviZ's Monte Carlo error."""
 
 from collections.abc import Sequence
 
@@ -7,9 +7,45 @@ import scipy.special
 from jaxtyping import Float
 from scipy.optimize import isotonic_regression
 
-from .chain_statistics import effective_draws
-from .error_bars import Average
+from ..samples.values import Unit
+from .error_bars import Average, average, effective_draws, most_effective_draws
+from .passing import Series
 from .weighted import Weights
+
+
+def deviation(unit: Unit, targets: np.ndarray, outputs: int) -> np.ndarray:
+    r"""Return draws whose mean is the standard deviation of f, by the delta method.
+
+    With $u = (f - c)/r$ for constants $c$ and $r$, $\sigma^2/r^2 = E[u^2] - (E u)^2$, and the draws
+    $\hat\sigma + (v_i - \bar v)\,r^2 / 2\hat\sigma$, $v = u^2 - 2 \bar u u$ (both controlled or both plain), have mean
+    $\hat\sigma$ and its standard error. `targets` holds the draws of f and then those of $u^2$.
+    """
+    first, second = unit(targets[..., :outputs]), targets[..., outputs:]
+    mean = first.mean(axis=(0, 1))
+    variance = second.mean(axis=(0, 1)) - mean**2
+    sd = np.sqrt(np.where(variance > 0, variance, np.nan))
+    v = second - 2 * mean * first
+    with np.errstate(invalid="ignore"):
+        draws = sd + (v - v.mean(axis=(0, 1))) / (2 * sd)
+    return unit.scale * np.where(second.max(axis=(0, 1)) > 0, draws, 0.0)
+
+
+def block_deviation(unit: Unit, series: Series, outputs: int) -> tuple[np.ndarray, Average]:
+    """Return draws, or block means, whose mean is the standard deviation of f, from a series of `Targets.columns`."""
+    draws = deviation(unit, series.means()[..., : 2 * outputs], outputs)
+    found = average(draws)
+    if series.blocks.size == 1:
+        return draws, found
+    each = series.variance()
+    first, second, both = each[:outputs] / unit.scale**2, each[outputs : 2 * outputs], each[2 * outputs :]
+    mean = unit(series.means()[..., :outputs]).mean(axis=(0, 1))
+    # the variance of second - 2 mean first, where 2 cov(first, second) = var(first + second) - var(first) - var(second)
+    variance = second + 4 * mean**2 * first - 2 * mean * (both - first - second)
+    sd = found.mean / unit.scale
+    variance = np.divide(variance, 4 * sd**2, out=np.zeros(outputs), where=sd > 0) * unit.scale**2
+    # an exact answer has no variance but that of round-off
+    ess = np.clip(series.effective(variance, found), found.ess, most_effective_draws(series.size))
+    return draws, Average(found.mean, found.standard_error, ess, found.error_ess, tail=found.tail)
 
 
 def plain_quantiles(values: Float[np.ndarray, "chain draw out"], levels: Sequence[float]) -> list[Average]:

@@ -17,10 +17,8 @@ from ..runtime.validation import InputError
 from ..samples.samples import Samples
 from ..stein.coordinates import Standardise
 from ..stein.folds import Block, Fold
-from .chain_statistics import pareto_index
-from .diagnostics import STEIN_LIMIT, stein_labels, stein_z, value_status
-from .error_bars import Average, average
-from .status import Code, Status
+from .diagnostics import Code, Status, stein_alarm, stein_columns, stein_z, value_status
+from .error_bars import Average, average, pareto_index
 
 
 class Limits(NamedTuple):
@@ -41,11 +39,9 @@ class Weights:
     w: Float[np.ndarray, "chain draw"]
 
     @classmethod
-    def of(cls, samples: Samples, folds: Sequence[Fold]) -> "Weights | None":
-        """Return the weights of samples that have any; each fold must have some to fit on."""
-        if samples.log_weights is None:
-            return None
-        w = np.exp(samples.log_weights - samples.log_weights.max())
+    def of(cls, log_weights: Float[np.ndarray, "chain draw"], folds: Sequence[Fold]) -> "Weights":
+        """Return weights from their logarithms; each fold must have some to fit on."""
+        w = np.exp(log_weights - log_weights.max())
         for fold in folds:
             if not fold.train.take(w).any():
                 raise InputError(
@@ -100,16 +96,12 @@ class Weights:
         z, s = Standardise.of(samples)(samples)
         w = self.w.reshape(-1, 1) / self.w.mean()
         z = z - (w * z).mean(axis=0)
-        product = z * s + 1
-        columns = w * np.concatenate([s, product, product.sum(axis=1, keepdims=True)], axis=1)
+        columns = w * stein_columns(z, s)
         means = average(columns.reshape(*self.w.shape, -1))
         # where few draws carry an error bar it is mostly too small: they count, not the others
         fewer = np.minimum(np.minimum(means.ess, means.error_ess), self.ess)
         off = stein_z(Average(means.mean, means.standard_error, fewer), samples.dim, whitened=True)
-        worst = int(np.argmax(np.abs(off)))
-        if abs(off[worst]) <= STEIN_LIMIT:
-            return []
-        return [Status.of(Code.STEIN_MEAN, worst=stein_labels(samples.dim)[worst], z=off[worst])]
+        return stein_alarm(off, samples.dim)
 
     def value_status(self, draws: Float[np.ndarray, "chain draw out"], ess: np.ndarray) -> list[list[Status]]:
         """Return what the weights and the weighted values say, for every output."""

@@ -6,7 +6,7 @@ Every row says in words what it shows, for screen readers and as a tooltip.
 
 import html
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -66,18 +66,15 @@ def gains(estimate: Estimate) -> np.ndarray:
 
 def forest(estimate: Estimate, rows: Sequence[int | None]) -> str:
     """Draw 95 % intervals, plain and controlled, about the controlled mean and in plain standard errors."""
-    plain, better = estimate.plain.reshape((-1,)), estimate._average.reshape((-1,))
+    plain, better = estimate.flat()
     unit = np.where(plain.standard_error > 0, plain.standard_error, 1.0)
     ends, middle = plain.interval(0.95), (plain.mean - better.mean) / unit
     wide, narrow = ((a.interval(0.95) - better.mean[:, None]) / unit[:, None] for a in (plain, better))
     shown = [k for k in rows if k is not None]
     far = np.concatenate([wide[shown].ravel(), narrow[shown].ravel(), [-1.0, 1.0]])
     scale = _Linear(max(far.min(), -LAYOUT.furthest), min(far.max(), LAYOUT.furthest))
-    lines = []
-    for k in rows:
-        if k is None:
-            lines.append(_gap(estimate))
-            continue
+
+    def row(k: int) -> str:
         words = (
             f"{estimate.labels[k]}: plain {plus_minus(plain.mean[k], plain.standard_error[k])}, "
             f"95 % from {ends[k, 0]:.4g} to {ends[k, 1]:.4g}; "
@@ -92,8 +89,9 @@ def forest(estimate: Estimate, rows: Sequence[int | None]) -> str:
             _interval(scale, narrow[k], 19, "controlled"),
             f'<rect class="controlled" x="{scale(0.0)}" y="15" width="3" height="8" transform="translate(-1.5)"/>',
         )
-        lines.append(_row(estimate.labels[k], _svg(28, words, marks)))
-    return _chart("forest", lines, _axis(scale, scale.ticks()))
+        return _row(estimate.labels[k], _svg(28, words, marks))
+
+    return _chart("forest", estimate, rows, row, scale)
 
 
 def gain_bars(estimate: Estimate, rows: Sequence[int | None]) -> str:
@@ -102,11 +100,8 @@ def gain_bars(estimate: Estimate, rows: Sequence[int | None]) -> str:
     shown = [k for k in rows if k is not None]
     scale = _Log(min(1.0, factor[shown].min()), max(3.0, factor[shown].max()) ** 1.15)
     low, high = np.clip(estimate.gain_interval().reshape(-1, 2), 10**scale.low, 10**scale.high).T
-    lines = []
-    for k in rows:
-        if k is None:
-            lines.append(_gap(estimate))
-            continue
+
+    def row(k: int) -> str:
         kept = estimate.method[k] == "plain"
         words = f"{estimate.labels[k]}: " + (
             "plain mean reported" if kept else f"worth {told[k].amount} as many draws{told[k].between}"
@@ -117,8 +112,9 @@ def gain_bars(estimate: Estimate, rows: Sequence[int | None]) -> str:
             "" if kept else _line(scale(low[k]), "14", scale(high[k]), "14", "ends"),
         )
         number = "plain" if kept else times(factor[k])
-        lines.append(_row(estimate.labels[k], _svg(28, words, marks), f'<span class="number">{number}</span>'))
-    return _chart("gain", lines, _axis(scale, scale.ticks()))
+        return _row(estimate.labels[k], _svg(28, words, marks), f'<span class="number">{number}</span>')
+
+    return _chart("gain", estimate, rows, row, scale, "<span></span>")
 
 
 def trace(estimate: Estimate, k: int) -> str:
@@ -131,12 +127,11 @@ def trace(estimate: Estimate, k: int) -> str:
         inside = np.clip((high - y) / (high - low), -1, 2)  # far outside is as good as outside
         return " ".join(f"{1000 * a / total:.1f},{300 * b:.1f}" for a, b in zip(x, inside, strict=True))
 
-    marks = []
+    bands, curves = [], []
     for part, name in zip(parts, ("plain", "controlled"), strict=True):
         around = points(np.r_[part.draws, part.draws[::-1]], np.r_[part.high, part.low[::-1]])
-        marks += [f'<polygon class="{name} band" points="{around}"/>']
-    for part, name in zip(parts, ("plain", "controlled"), strict=True):
-        marks += [f'<polyline class="{name}" points="{points(part.draws, part.mean)}"/>']
+        bands.append(f'<polygon class="{name} band" points="{around}"/>')
+        curves.append(f'<polyline class="{name}" points="{points(part.draws, part.mean)}"/>')
     words = (
         f"Running means of {estimate.labels[k]}: after {total} draws the plain mean is {parts[0].mean[-1]:.5g}, "
         f"between {parts[0].low[-1]:.5g} and {parts[0].high[-1]:.5g}, and the controlled mean is "
@@ -150,7 +145,7 @@ def trace(estimate: Estimate, k: int) -> str:
     )
     drawn = (
         f'<svg class="plot" viewBox="0 0 1000 300" preserveAspectRatio="none" role="img"><title>{escaped(words)}'
-        f"</title>{''.join(marks)}</svg>"
+        f"</title>{''.join([*bands, *curves])}</svg>"
     )
     counts = _Linear(0.0, float(total), 0.0, 100.0)
     below = _axis(counts, [t for t in counts.ticks() if t > 0])
@@ -177,18 +172,23 @@ def legend(*entries: tuple[str, str]) -> str:
 # Pieces ----------------------------------------------------------------------------------------------
 
 
-def _chart(name: str, lines: Iterable[str], axis: str) -> str:
-    end = "<span></span>" if name == "gain" else ""
-    return f'<div class="chart {name}" role="list">{"".join(lines)}<span></span>{axis}{end}</div>'
+def _chart(
+    name: str,
+    estimate: Estimate,
+    rows: Sequence[int | None],
+    row: Callable[[int], str],
+    scale: "_Linear",
+    end: str = "",
+) -> str:
+    """Draw every row, a word about those left out where there is `None`, and the axis below."""
+    left = len(estimate.labels) - 2 * LAYOUT.each_end
+    gap = f'<p class="gap" role="listitem">… {left} more between these, all in the table …</p>'
+    lines = "".join(gap if k is None else row(k) for k in rows)
+    return f'<div class="chart {name}" role="list">{lines}<span></span>{_axis(scale, scale.ticks())}{end}</div>'
 
 
 def _row(label: str, svg: str, after: str = "") -> str:
     return f'<div class="row" role="listitem"><span class="label">{label_html(label)}</span>{svg}{after}</div>'
-
-
-def _gap(estimate: Estimate) -> str:
-    left = len(estimate.labels) - 2 * LAYOUT.each_end
-    return f'<p class="gap" role="listitem">… {left} more between these, all in the table …</p>'
 
 
 def _svg(height: int, words: str, marks: Iterable[str]) -> str:
@@ -210,18 +210,14 @@ def _interval(scale: "_Linear", ends: np.ndarray, y: int, name: str) -> str:
     return _line(scale(left), f"{y}", scale(right), f"{y}", name) + heads
 
 
-def _axis(scale: "_Linear | _Log", ticks: Sequence[float]) -> str:
-    marks = "".join(
-        _line(scale(t), "0", scale(t), "5", "tick")
-        + f'<text x="{scale(t)}" y="19" text-anchor="{_anchor(scale.percent(t))}">{_number(t)}</text>'
-        for t in ticks
-    )
-    return f'<svg class="axis" height="24" aria-hidden="true">{marks}</svg>'
-
-
-def _anchor(percent: float) -> str:
-    """Return where a number is anchored: at the edges it stays inside."""
-    return "start" if percent < 4 else "end" if percent > 96 else "middle"
+def _axis(scale: "_Linear", ticks: Sequence[float]) -> str:
+    marks = []
+    for t in ticks:
+        at, percent = scale(t), scale.percent(t)
+        anchor = "start" if percent < 4 else "end" if percent > 96 else "middle"  # at the edges it stays inside
+        text = f'<text x="{at}" y="19" text-anchor="{anchor}">{_number(t)}</text>'
+        marks.append(_line(at, "0", at, "5", "tick") + text)
+    return f'<svg class="axis" height="24" aria-hidden="true">{"".join(marks)}</svg>'
 
 
 def _number(t: float) -> str:

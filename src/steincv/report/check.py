@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from rich import box
 from rich.table import Table
-from rich.text import Text
 
 from ..judging.diagnostics import LOW_ESS, STEIN_LIMIT, TAIL_LIMIT, SteinCheck, limits_of_rhat, stein_check
 from ..judging.error_bars import average, split_rhat, tail_index
+from ..result import listed
 from ..samples.samples import Samples
 from .clean import clean
+from .text import rich_rows
 
 # Share of draws that may equal an earlier one: half of the proposals rejected, as by a random walk in one dimension.
 MOST_REPEATS = 0.5
@@ -49,13 +49,11 @@ def check(samples: Samples) -> Check:
     stein = stein_check(samples)  # first: it refuses coordinates that are constant or dependent
     draws = samples.draws
     flat = draws.reshape(-1, samples.dim)
-    score_z, product_z = coordinate_z(samples)
     rhat = split_rhat(draws)
     return Check(
-        names=samples.names,
-        stein=stein,
-        score_z=score_z,
-        product_z=product_z,
+        samples.names,
+        stein,
+        *coordinate_z(samples),
         ess=average(draws).ess,
         rhat=rhat,
         rhat_limit=limits_of_rhat(draws, rhat),
@@ -71,13 +69,9 @@ def coordinate_z(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
     flat = samples.draws.reshape(-1, samples.dim)
     unit = (samples.draws - flat.mean(axis=0)) / flat.std(axis=0)
     scores = samples.scores * flat.std(axis=0)
-    return _z(scores), _z(unit * scores + 1)
-
-
-def _z(series: np.ndarray) -> np.ndarray:
-    means = average(series)
-    error = np.where(means.standard_error > 0, means.standard_error, np.inf)
-    return means.mean / error
+    means = (average(series) for series in (scores, unit * scores + 1))
+    score_z, product_z = (m.mean / np.where(m.standard_error > 0, m.standard_error, np.inf) for m in means)
+    return score_z, product_z
 
 
 def _mismatched(draws: np.ndarray, scores: np.ndarray) -> int:
@@ -174,24 +168,18 @@ def _repeated(found: Check) -> tuple[bool, str]:
 
 
 def _some(names: Sequence[str], which: np.ndarray) -> str:
-    chosen = [clean(name, 40) for name, kept in zip(names, which, strict=True) if kept]
-    return ", ".join(chosen[:5]) + (f" and {len(chosen) - 5} more" if len(chosen) > 5 else "")
+    return listed([clean(name, 40) for name, kept in zip(names, which, strict=True) if kept])
 
 
 def check_table(found: Check, most: int = 30) -> Table:
     """Return a table of one line per coordinate, the most suspicious first."""
     left = len(found.names) - most
-    shown = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        caption=f"... and {left} more; --json has them all." if left > 0 else None,
-        caption_justify="left",
-    )
-    shown.add_column("coordinate")
-    for name in ("z score", "z draw·score", "ESS", "R-hat", "tail k", "repeats"):
-        shown.add_column(name, justify="right")
+    note = f"... and {left} more; --json has them all." if left > 0 else ""
+    header = ("coordinate", "z score", "z draw·score", "ESS", "R-hat", "tail k", "repeats")
+    rows = []
     for k in found.order[:most]:
         cells = [
+            (clean(found.names[k], 40), False),
             (f"{found.score_z[k]:.1f}", abs(found.score_z[k]) > STEIN_LIMIT),
             (f"{found.product_z[k]:.1f}", abs(found.product_z[k]) > STEIN_LIMIT),
             (f"{found.ess[k]:.0f}", found.ess[k] < LOW_ESS),
@@ -199,5 +187,5 @@ def check_table(found: Check, most: int = 30) -> Table:
             (f"{found.tail[k]:.2f}", found.tail[k] > TAIL_LIMIT),
             (f"{found.repeats[k]}", found.repeats[k] > MOST_REPEATS * found.size),
         ]
-        shown.add_row(Text(clean(found.names[k], 40)), *(Text(cell, style="red" if bad else "") for cell, bad in cells))
-    return shown
+        rows.append([(cell, "red" if bad else "") for cell, bad in cells])
+    return rich_rows(header, rows, range(1, len(header)), note)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..judging.diagnostics import STEIN_LIMIT, stein_check
-from ..result import Estimate
+from ..result import Estimate, called
 from ..runtime.arrays import whole_file
 from ..runtime.validation import InputError, StrPath
 from ..samples.samples import Samples
@@ -42,19 +42,17 @@ def plot_forest(estimate: Estimate, ax: "Axes | None" = None, var_names: Sequenc
     - `var_names`: which outputs; all, up to 40, if not given.
     """
     names, shown = _picked(estimate.labels, var_names)
-    ax = axes_for(ax, (6.4, height_of(len(shown))))
-    mean, unit = estimate.mean.reshape(-1)[shown], estimate.plain.standard_error.reshape(-1)[shown]
-    unit = np.where(unit > 0, unit, 1.0)
-    y = np.arange(len(shown))
+    ax, y = axes_for(ax, (6.4, height_of(len(shown)))), np.arange(len(shown))
+    plain, better = (average[shown] for average in estimate.flat())
+    unit = np.where(plain.standard_error > 0, plain.standard_error, 1.0)
     ax.axvline(0, color=GRID, zorder=0)
     for average, name, colour, shift, width in (
-        (estimate.plain, "plain", PLAIN, -0.17, 2.5),
-        (estimate._average, "controlled", CONTROLLED, 0.17, 4.5),
+        (plain, "plain", PLAIN, -0.17, 2.5),
+        (better, "controlled", CONTROLLED, 0.17, 4.5),
     ):
-        flat = average.reshape((-1,))
-        low, high = ((flat.interval(0.95)[shown] - mean[:, None]) / unit[:, None]).T
+        low, high = ((average.interval(0.95) - better.mean[:, None]) / unit[:, None]).T
         ax.hlines(y + shift, low, high, color=colour, linewidth=width, label=f"{name} 95 % interval")
-        ax.plot((flat.mean[shown] - mean) / unit, y + shift, "o", color=colour, markersize=6, markeredgecolor="w")
+        ax.plot((average.mean - better.mean) / unit, y + shift, "o", color=colour, markersize=6, markeredgecolor="w")
     ax.set_xlabel("distance from the controlled mean, in plain standard errors")
     name_rows(ax, names, len(estimate.labels) if var_names is None else len(shown))
     legend_above(ax, columns=2)
@@ -67,32 +65,21 @@ def plot_gain(estimate: Estimate, ax: "Axes | None" = None, var_names: Sequence[
     **Arguments:** as for `plot_forest`.
     """
     names, shown = _picked(estimate.labels, var_names)
-    ax = axes_for(ax, (5.2, height_of(len(shown))))
+    ax, y = axes_for(ax, (5.2, height_of(len(shown)))), np.arange(len(shown))
     factor = np.minimum(np.asarray(estimate.gain).reshape(-1)[shown], LARGEST_GAIN)
     ends = np.minimum(estimate.gain_interval().reshape(-1, 2)[shown], LARGEST_GAIN)
     helped = np.array([estimate.method[k] != "plain" for k in shown], dtype=bool)
-    y = np.arange(len(shown))
     # Bars grow from 1, "as good as plain"; an output left plain has no bar and shows a tick there instead.
     ax.barh(y, factor - 1, left=1, height=0.62, color=CONTROLLED, label="controlled")
     ax.plot(np.ones(len(shown)), y, "|", color=PLAIN, markersize=13, markeredgewidth=2.5, label="plain = 1")
     ax.hlines(y[helped], *ends[helped].T, color=INK, linewidth=1.2, label="90 % interval")
     for k in range(len(shown)):
-        ax.annotate(
-            times(factor[k]) if helped[k] else "plain",
-            (max(ends[k, 1], 1.0), y[k]),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            color=INK,
-            fontsize="small",
-        )
+        _note(ax, times(factor[k]) if helped[k] else "plain", (max(ends[k, 1], 1.0), k), 6)
     ax.set_xscale("log")
     furthest = max(factor.max(), ends.max(), 3.0)
     ax.set_xlim(min(0.9, factor.min() / 1.2), furthest**1.18 * 1.3)
     if furthest < 300:
-        ticks = [t for t in (1, 2, 5, 10, 20, 50, 100, 200) if t <= furthest * 1.5]
-        ax.set_xticks(ticks, [f"{t}" for t in ticks])
-        ax.minorticks_off()
+        _ticks(ax, (1, 2, 5, 10, 20, 50, 100, 200), 0.0, furthest * 1.5)
     ax.set_xlabel("gain: as good as so many times the draws (log scale)")
     name_rows(ax, names, len(estimate.labels) if var_names is None else len(shown))
     legend_above(ax, columns=3)
@@ -137,10 +124,7 @@ def plot_stein_check(samples: Samples, ax: "Axes | None" = None, var_names: Sequ
     Two for every coordinate, of $s_i$ and of $x_i s_i + 1$ about the mean, and a last row for the largest of
     all in standard coordinates, which is the one that `estimate` judges by.
 
-    **Arguments:**
-
-    - `ax`: where to draw; a new figure if not given.
-    - `var_names`: which coordinates; the 40 most suspicious if not given.
+    **Arguments:** as for `plot_forest`; without `var_names` the 40 most suspicious coordinates are shown.
     """
     worst = stein_check(samples)  # first: it refuses coordinates that are constant or dependent
     score_z, product_z = coordinate_z(samples)
@@ -166,17 +150,7 @@ def plot_stein_check(samples: Samples, ax: "Axes | None" = None, var_names: Sequ
         ax.plot(np.clip(z, -reach, reach), at, marker, color=style[0], markersize=style[1], label=style[2])
         for value, height in zip(z, at, strict=True):
             if abs(value) > reach:  # drawn at the edge, with its number
-                side = -1 if value > 0 else 1
-                ax.annotate(
-                    f"{value:.0f}",
-                    (np.clip(value, -reach, reach), height),
-                    xytext=(9 * side, 0),
-                    textcoords="offset points",
-                    ha="right" if value > 0 else "left",
-                    va="center",
-                    color=INK,
-                    fontsize="small",
-                )
+                _note(ax, f"{value:.0f}", (np.clip(value, -reach, reach), height), -9 if value > 0 else 9)
     ax.set_xlim(-1.1 * reach, 1.1 * reach)
     ax.set_xticks(np.linspace(-reach, reach, 5))
     ax.set_xlabel(f"standard errors from zero (beyond {STEIN_LIMIT:g} is not chance)")
@@ -206,13 +180,12 @@ def _picked(labels: Sequence[str], var_names: Sequence[str] | None) -> tuple[lis
         wanted = [var_names] if isinstance(var_names, str) else list(var_names)
         kept: list[int] = []
         for name in wanted:
-            found = [k for k, label in enumerate(labels) if label == name or label.startswith(f"{name}[")]
-            if not found:
+            if not called(name, labels):
                 raise InputError(f"`var_names` holds {name!r}, which is none of: {', '.join(labels[:20])}.")
-            kept += [k for k in found if k not in kept]
+            kept += called(name, labels)
         if not kept:
             raise InputError("`var_names` is empty: name at least one output, or leave it out for all.")
-        shown = np.array(kept)
+        shown = np.array([*dict.fromkeys(kept)])
     return [labels[int(k)] for k in shown], shown
 
 
@@ -274,6 +247,19 @@ def name_rows(ax: "Axes", names: Sequence[str], total: int) -> None:
         ax.set_ylabel(f"{count} of {total}")
 
 
+def _note(ax: "Axes", text: str, at: tuple[float, float | np.integer], points: float) -> None:
+    """Write a number so many points to the right of a place, or to the left."""
+    side = "left" if points > 0 else "right"
+    ax.annotate(text, at, (points, 0), textcoords="offset points", ha=side, va="center", color=INK, fontsize="small")
+
+
+def _ticks(ax: "Axes", wanted: Sequence[float], low: float, high: float) -> None:
+    """Mark those of some numbers that lie between two ends."""
+    ticks = [t for t in wanted if low <= t <= high]
+    ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
+    ax.minorticks_off()
+
+
 def legend_above(ax: "Axes", columns: int) -> None:
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, borderaxespad=0.2)
 
@@ -307,8 +293,8 @@ def plot_geometry(geometry: Geometry, ax: "Axes | None" = None) -> "Axes":
     ends = [0.5, 2.0]  # slight effects look slight
     for k, group in enumerate(geometry.groups):
         colour, marker = MARKS[min(k, len(MARKS) - 1)]
-        found = [(row[c], np.exp(e * deviation(group))) for c, e in zip(group.children, group.exponents, strict=True)
-                 if c in row]  # fmt: skip
+        pairs = zip(group.children, group.exponents, strict=True)
+        found = [(row[c], np.exp(e * deviation(group))) for c, e in pairs if c in row]
         if not found:
             continue
         y, factor = np.array(found).T
@@ -318,9 +304,7 @@ def plot_geometry(geometry: Geometry, ax: "Axes | None" = None) -> "Axes":
         ends += [factor.min() / 1.05, factor.max() * 1.05]
     ax.set_xscale("log")
     ax.set_xlim(min(ends), max(ends))
-    ticks = [t for t in (0.1, 0.2, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20) if min(ends) <= t <= max(ends)]
-    ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
-    ax.minorticks_off()
+    _ticks(ax, (0.1, 0.2, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20), min(ends), max(ends))
     ax.set_xlabel("change of scale per standard deviation (log scale)")
     name_rows(ax, names, len(strongest))
     legend_above(ax, columns=min(3, len(geometry.groups)))

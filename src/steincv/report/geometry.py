@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,19 +54,6 @@ LAYERS: dict[str, type[Affine] | type[Bend] | type[Couple]] = {"affine": Affine,
 PLACES = ("parents", "children", "terms")
 
 
-class Scaling(NamedTuple):
-    """Parameter `parent` scales `children` by exp(`exponent` times its value), the median over the children.
-
-    `per_sd` is the factor by which their scale changes with one standard deviation of the parent.
-    """
-
-    parent: str
-    children: str
-    exponent: float
-    per_sd: float
-    group: Group
-
-
 @dataclass(frozen=True, eq=False)
 class Geometry:
     """What the scores show of a posterior's shape. `print(geometry)` is a table with sentences below.
@@ -91,15 +78,6 @@ class Geometry:
         """Return the geometry that a map shows."""
         return cls(names, () if learned is None else learned.geometry(names), fisher, learned, draws)
 
-    def scalings(self) -> Iterator[Scaling]:
-        """Yield what scales what, neighbouring children such as theta[0], theta[1], ... together."""
-        for group in self.groups:
-            unit = deviation(group)
-            exponent = dict(zip(group.children, group.exponents, strict=True))
-            for label, members in blocks(group.children):
-                middle = float(np.median([exponent[name] for name in members]))
-                yield Scaling(group.parent, label, middle, float(np.exp(middle * unit)), group)
-
     def sentences(self) -> list[str]:
         """Say in plain words what was found."""
         dim = len(self.names)
@@ -114,21 +92,16 @@ class Geometry:
         if not strong:
             weak = "; the effects above are slight" if self.groups else ""
             said.append(f"No parameter acts as a scale of others{weak}.")
+        divergence = f"Fisher divergence to a normal distribution, per parameter: {self.fisher.affine:.2g} in affine"
         if self.learned is not None:
-            less = self.fisher.affine / self.fisher.learned
-            said.append(
-                f"Fisher divergence to a normal distribution, per parameter: {self.fisher.affine:.2g} in affine and "
-                f"{self.fisher.learned:.2g} in learned coordinates, {float(f'{less:.1e}'):g} times less."
-            )
+            less = float(f"{self.fisher.affine / self.fisher.learned:.1e}")
+            said.append(f"{divergence} and {self.fisher.learned:.2g} in learned coordinates, {less:g} times less.")
         elif self.draws < (least := max(REQUIREMENTS.draws, int(REQUIREMENTS.per_dimension * dim))):
             said.append(f"{self.draws} draws of {dim} parameters are too few to tell: at least {least} are needed.")
         elif self.fisher.affine < REQUIREMENTS.least:
             said.append("The density is normal, to round-off.")
         else:
-            said.append(
-                f"Fisher divergence to a normal distribution, per parameter: {self.fisher.affine:.2g} in affine "
-                f"coordinates; no map that was tried is clearly closer."
-            )
+            said.append(f"{divergence} coordinates; no map that was tried is clearly closer.")
         return said
 
     def summary(self) -> "pandas.DataFrame":
@@ -190,17 +163,16 @@ class Geometry:
             return cls.of_map(names, learned, fisher, int(about["draws"]))
 
     def _rows(self) -> list[tuple[str, ...]]:
-        return [
-            (
-                clean(found.parent, WORDS.label),
-                clean(found.children, WORDS.label),
-                f"exp({_digits(found.exponent)} {clean(found.parent, WORDS.label)})",
-                f"{_digits(found.per_sd)}×",
-                _digits(found.group.strength),
-                f"{found.group.share:.0%}",
-            )
-            for found in self.scalings()
-        ]
+        """Return what scales what, with the median exponent of neighbouring children theta[0], theta[1], ..."""
+        rows: list[tuple[str, ...]] = []
+        for group in self.groups:
+            parent, exponent = clean(group.parent, WORDS.label), dict(zip(group.children, group.exponents, strict=True))
+            for label, members in blocks(group.children):
+                middle = float(np.median([exponent[name] for name in members]))
+                per_sd = f"{_digits(float(np.exp(middle * deviation(group))))}×"
+                shape = (f"exp({_digits(middle)} {parent})", per_sd, _digits(group.strength), f"{group.share:.0%}")
+                rows.append((parent, clean(label, WORDS.label), *shape))
+        return rows
 
     def __repr__(self) -> str:
         rows = self._rows()
@@ -239,7 +211,7 @@ def geometry(samples: Samples) -> Geometry:
     found = learned_coordinates(samples, samples)
     if isinstance(found, LearnedCoordinates):
         return Geometry.of_map(samples.names, found.learned, found.learned.fisher, samples.size)
-    x, s = samples.draws.reshape(-1, samples.dim), samples.scores.reshape(-1, samples.dim)
+    x, s = (a.reshape(-1, samples.dim) for a in (samples.draws, samples.scores))
     affine = affine_divergence(x, s, samples.chains)
     return Geometry.of_map(samples.names, None, Fisher(affine, affine), samples.size)
 
@@ -288,23 +260,17 @@ def _layer(path: StrPath, k: int, kind: type[Affine] | type[Bend] | type[Couple]
     arrays = {name.split(" ")[1]: array for name, array in stored.items()}
     if kind is Couple:
         parents, children, terms = (len(arrays[name]) for name in PLACES)
-        shapes = {
-            "parents": (parents,),
-            "children": (children,),
-            "terms": (terms, 2),
-            "location": (children, terms),
-            "log_scale": (children, terms),
-            "low": (parents,),
-            "high": (parents,),
-        }
+        shapes = {"parents": (parents,), "children": (children,), "terms": (terms, 2)}
+        shapes |= {"location": (children, terms), "log_scale": (children, terms), "low": (parents,), "high": (parents,)}
         highest = {"parents": dim, "children": dim, "terms": 1 + 2 * parents}
     else:
         shapes, highest = {name: (dim, dim) if name == "factor" else (dim,) for name in arrays}, {}
     for name, array in arrays.items():
         whole = name in PLACES
-        if array.shape != shapes[name] or array.dtype != (np.int64 if whole else np.float64):
+        sound = array.shape == shapes[name] and array.dtype == (np.int64 if whole else np.float64)
+        if not sound or not np.isfinite(array).all():
             raise _changed(path)
-        if not np.isfinite(array).all() or (whole and not ((array >= 0) & (array < highest[name])).all()):
+        if whole and not ((array >= 0) & (array < highest[name])).all():
             raise _changed(path)
     return kind(**arrays)
 

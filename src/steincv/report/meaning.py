@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ..judging.status import Code
+from ..judging.diagnostics import Code
 
 
 class Meaning(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..result import Estimate
+from ..result import Estimate, listed
 from . import charts
 from .charts import escaped, label_html
 from .clean import short_method
@@ -39,17 +39,16 @@ def _single(estimate: Estimate) -> str:
 
 
 def _stacked(estimate: Estimate, members: list["Member"]) -> str:
-    rows = [
-        f'<tr><th scope="row" class="whole">{escaped(m.name)}</th><td class="right">{m.share:.0%}</td>'
-        f'<td class="bar">{charts.weight_bar(m.share)}</td>'
-        f'<td class="right">{_left(m.ratio)}</td><td class="right">{escaped(_duration(m.seconds))}</td></tr>'
-        for m in members
-    ]
-    rest = max(0.0, 1 - sum(m.share for m in members))
-    rows.append(
-        f'<tr><th scope="row">plain mean</th><td class="right">{rest:.0%}</td>'
-        f'<td class="bar">{charts.weight_bar(rest)}</td><td class="right">100 %</td><td></td></tr>'
-    )
+    def share(part: float) -> str:
+        return f'<td class="right">{part:.0%}</td><td class="bar">{charts.weight_bar(part)}</td>'
+
+    rows = []
+    for m in members:
+        left = "–" if not math.isfinite(m.ratio) else f"{100 * m.ratio:.3g} %"
+        numbers = f'<td class="right">{left}</td><td class="right">{escaped(_duration(m.seconds))}</td>'
+        rows.append(f'<tr><th scope="row" class="whole">{escaped(m.name)}</th>{share(m.share)}{numbers}</tr>')
+    rest = share(max(0.0, 1 - sum(m.share for m in members)))
+    rows.append(f'<tr><th scope="row">plain mean</th>{rest}<td class="right">100 %</td><td></td></tr>')
     head = (
         '<tr><th scope="col">method</th><th scope="col" class="right">weight</th><th scope="col" class="bar"></th>'
         '<th scope="col" class="right">variance left</th><th scope="col" class="right">seconds</th></tr>'
@@ -65,14 +64,13 @@ variance each method alone would leave (median).</p>
 def _alone(estimate: Estimate, members: list["Member"]) -> str:
     """Name outputs that are one member's, because the combination was not trusted there."""
     known = {m.method for m in members}
-    lines = [f"{label_html(label)} ({escaped(m)})" for label, m in zip(estimate.labels, estimate.method, strict=True)
-             if m in known]  # fmt: skip
+    outputs = zip(estimate.labels, estimate.method, strict=True)
+    lines = [f"{label_html(label)} ({escaped(method)})" for label, method in outputs if method in known]
     if not lines:
         return ""
-    more = f" and {len(lines) - MOST_NAMED} more" if len(lines) > MOST_NAMED else ""
     return (
         "<p>A draw or two far out carried the error bar of the combination, so that one method alone is reported for "
-        f"{', '.join(lines[:MOST_NAMED])}{more}.</p>\n"
+        f"{listed(lines, MOST_NAMED)}.</p>\n"
     )
 
 
@@ -82,19 +80,13 @@ def _weights(estimate: Estimate, members: list["Member"]) -> str:
     if any(len(m.weights) != outputs * (1 if estimate.sd is None else 2) for m in members) or outputs < 2:
         return ""
     head = "".join(f'<th scope="col" class="right">{escaped(m.name, 40)}</th>' for m in members)
-    rows = "".join(
-        f'<tr><th scope="row">{label_html(label)}</th>'
-        + "".join(
-            f'<td class="right{" none" if m.weights[k] < 0.005 else ""}">{m.weights[k]:.2f}</td>' for m in members
-        )
-        + "</tr>"
-        for k, label in enumerate(estimate.labels[:MOST_TABLE_ROWS])
-    )
-    box = scroll(
-        "Weights of every output",
-        f'<thead><tr><th scope="col">output</th>{head}</tr></thead><tbody>{rows}</tbody>',
-    )
-    return f"<details><summary>Weights of every output</summary>{box}</details>"
+    rows = []
+    for k, label in enumerate(estimate.labels[:MOST_TABLE_ROWS]):
+        cells = (f'<td class="right{" none" if m.weights[k] < 0.005 else ""}">{m.weights[k]:.2f}</td>' for m in members)
+        rows.append(f'<tr><th scope="row">{label_html(label)}</th>{"".join(cells)}</tr>')
+    name = "Weights of every output"
+    table = f'<thead><tr><th scope="col">output</th>{head}</tr></thead><tbody>{"".join(rows)}</tbody>'
+    return f"<details><summary>{name}</summary>{scroll(name, table)}</details>"
 
 
 def method_names(estimate: Estimate) -> str:
@@ -143,10 +135,6 @@ def _duration(seconds: float) -> str:
     if seconds < 0.1:
         return f"{1000 * seconds:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
-
-
-def _left(ratio: float) -> str:
-    return "–" if not math.isfinite(ratio) else f"{100 * ratio:.3g} %"
 
 
 def scroll(name: str, table: str) -> str:

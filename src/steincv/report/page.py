@@ -13,10 +13,9 @@ from importlib.resources import files
 import numpy as np
 
 from .. import __version__
-from ..judging.diagnostics import STEIN_LIMIT, limits_of_rhat
+from ..judging.diagnostics import ALARMS, STEIN_LIMIT, Code, Status, limits_of_rhat
 from ..judging.error_bars import split_rhat, tail_index
-from ..judging.status import ALARMS, Code, Status
-from ..result import Estimate
+from ..result import Estimate, listed
 from ..runtime.arrays import refuse_target, whole_file
 from . import charts
 from .charts import escaped, label_html
@@ -32,6 +31,10 @@ ICON = (
     "%3Cpath d='M6 11h4' stroke='%230072b2' stroke-width='4'/%3E%3C/svg%3E"
 )
 
+FOOT = (
+    "This page holds everything it shows and loads nothing. It holds no draws: <code>result.save()</code> keeps those."
+)
+
 
 def write_report(estimate: Estimate, path: "str | os.PathLike[str]", *, force: bool = False) -> None:
     """Write the page to `path`, whole or not at all."""
@@ -44,14 +47,7 @@ def write_report(estimate: Estimate, path: "str | os.PathLike[str]", *, force: b
 def page(estimate: Estimate) -> str:
     """Return the page as text."""
     style = (files(__package__) / "page.css").read_text("utf-8")
-    sections = [
-        _picture(estimate),
-        _settling(estimate),
-        _table(estimate),
-        methods(estimate),
-        _diagnostics(estimate),
-        _citation(estimate),
-    ]
+    sections = (_picture, _settling, _table, methods, _diagnostics, _citation)
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -66,8 +62,8 @@ def page(estimate: Estimate) -> str:
 <body>
 {_head(estimate)}
 <main>
-{"".join(sections)}</main>
-{_foot()}
+{"".join(section(estimate) for section in sections)}</main>
+<footer>Made by steincv {escaped(__version__)}. {FOOT}</footer>
 </body>
 </html>
 """
@@ -172,8 +168,7 @@ def _table(estimate: Estimate) -> str:
         rows.append(
             f'<tr><th scope="row"><bdi>{escaped(label)}</bdi></th><td class="right">{escaped(plain)}</td>'
             f'<td class="right{" best" if helped else ""}">{escaped(better)}</td>'
-            f'<td class="right{quiet}">{escaped(gain)}</td>'
-            f'<td class="{quiet}">{escaped(method)}</td>'
+            f'<td class="right{quiet}">{escaped(gain)}</td><td class="{quiet}">{escaped(method)}</td>'
             + (f"<td>{_status_words(found)}</td></tr>" if with_status else "</tr>")
         )
     left = len(rows) - MOST_TABLE_ROWS
@@ -218,13 +213,8 @@ def _checks(estimate: Estimate, codes: set[Code]) -> list[tuple[bool, str]]:
     if Code.STEIN_MEAN in codes:
         checks.append((False, "Scores do not fit the draws: see below."))
     elif any(Code.CONSTANT not in {s.code for s in found} for found in estimate.status):
-        checks.append(
-            (
-                True,
-                f"Scores fit the draws: no Stein mean is more than {STEIN_LIMIT:g} standard errors from zero, the "
-                f"value they all have for correct scores.",
-            )
-        )
+        least = f"no Stein mean is more than {STEIN_LIMIT:g} standard errors from zero"
+        checks.append((True, f"Scores fit the draws: {least}, the value they all have for correct scores."))
     varies = _varying(estimate)
     if varies.any():
         names = [label for label, kept in zip(estimate.labels, varies, strict=True) if kept]
@@ -240,15 +230,15 @@ def _checks(estimate: Estimate, codes: set[Code]) -> list[tuple[bool, str]]:
 
 
 def _found(code: Code, about: Sequence[tuple[str, Status]]) -> str:
+    """Explain what happened to some outputs, and what to do next."""
     title, meaning, next_step = MEANINGS[code]
-    labels = ", ".join(label_html(label) for label, _ in about[:MOST_NAMED])
-    more = f" and {len(about) - MOST_NAMED} more" if len(about) > MOST_NAMED else ""
+    labels = listed([label_html(label) for label, _ in about], MOST_NAMED)
     messages: dict[str, None] = dict.fromkeys(status.message for _, status in about)
     words = "".join(f"<li>{escaped(message, 600)}</li>" for message in list(messages)[:20])
     serious = " serious-found" if code in ALARMS else ""
     return f"""<div class="found{serious}">
 <h3>{escaped(title)}</h3>
-<p class="note">{labels}{more}</p>
+<p class="note">{labels}</p>
 <p>{escaped(meaning)}</p>
 <p><b>Next.</b> {escaped(next_step)}</p>
 <details><summary>The message, with its numbers</summary><ul>{words}</ul></details>
@@ -265,13 +255,6 @@ def _citation(estimate: Estimate) -> str:
 <pre tabindex="0">{lines}</pre>
 </section>
 """
-
-
-def _foot() -> str:
-    return (
-        f"<footer>Made by steincv {escaped(__version__)}. This page holds everything it shows and loads nothing. It "
-        f"holds no draws: <code>result.save()</code> keeps those.</footer>"
-    )
 
 
 # Pieces ----------------------------------------------------------------------------------------------
@@ -296,35 +279,8 @@ def _varying(estimate: Estimate) -> np.ndarray:
 # What to cite --------------------------------------------------------------------------------------
 
 
-SOFTWARE = """@software{{steincv,
-  title   = {{steincv: control variates from {{Stein}}'s identity for {{MCMC}}}},
-  author  = {{{{The steincv developers}}}},
-  version = {{{version}}},
-}}"""
-
-NEURAL = """@inproceedings{wan2019neural,
-  title     = {Neural Control Variates for {Monte} {Carlo} Variance Reduction},
-  author    = {Wan, Ruosi and Zhong, Mingjun and Xiong, Haoyi and Zhu, Zhanxing},
-  booktitle = {Machine Learning and Knowledge Discovery in Databases (ECML PKDD)},
-  year      = {2019},
-}"""
-
-POLYNOMIAL = """@article{mira2013zero,
-  title   = {Zero variance {Markov} chain {Monte} {Carlo} for {Bayesian} estimators},
-  author  = {Mira, Antonietta and Solgi, Reza and Imparato, Daniele},
-  journal = {Statistics and Computing},
-  volume  = {23},
-  year    = {2013},
-}"""
-
-KERNEL = """@article{oates2017control,
-  title   = {Control functionals for {Monte} {Carlo} integration},
-  author  = {Oates, Chris J. and Girolami, Mark and Chopin, Nicolas},
-  journal = {Journal of the Royal Statistical Society, Series B},
-  volume  = {79},
-  year    = {2017},
-}"""
-
+# The software, with its version to be filled in, the paper it implements, and the papers of methods.
+SOFTWARE, NEURAL, POLYNOMIAL, KERNEL = (files(__package__) / "papers.bib").read_text("utf-8").strip().split("\n\n")
 PAPERS = {"Polynomial(": POLYNOMIAL, "Kernel(": KERNEL}
 
 
@@ -332,4 +288,4 @@ def bibtex(methods: Iterable[str]) -> str:
     """Return BibTeX of the software, the paper it implements, and the papers of the `methods` that were used."""
     used = list(methods)
     papers = [entry for name, entry in PAPERS.items() if any(name in method for method in used)]
-    return "\n\n".join([SOFTWARE.format(version=__version__), NEURAL, *papers])
+    return "\n\n".join([SOFTWARE.replace("VERSION", __version__), NEURAL, *papers])

@@ -51,7 +51,7 @@ def outputs(result: Estimate) -> list[dict[str, object]]:
             "interval_95": average.interval(0.95)[k],
         }
 
-    plain, better = result.plain.reshape((-1,)), result._average.reshape((-1,))
+    plain, better = result.flat()
     ratio, gain = result.variance_ratio.reshape(-1), np.asarray(result.gain).reshape(-1)
     ends = result.gain_interval(0.9).reshape(-1, 2)
     return [
@@ -71,12 +71,12 @@ def outputs(result: Estimate) -> list[dict[str, object]]:
 
 def print_json(data: dict[str, object]) -> None:
     """Print JSON as the standard has it: what is not finite becomes null."""
-    print(json.dumps(_finite(plain_data(data)), indent=2, allow_nan=False))
 
+    def finite(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: finite(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [finite(item) for item in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
 
-def _finite(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    print(json.dumps(finite(plain_data(data)), indent=2, allow_nan=False))

@@ -8,16 +8,6 @@ from ..judging.error_bars import average
 from ..result import Estimate
 
 
-class Shown(NamedTuple):
-    """Draws per chain before an interval means anything, and points of a curve."""
-
-    fewest: int = 10
-    points: int = 80
-
-
-SHOWN = Shown()
-
-
 class Running(NamedTuple):
     """`mean`, `low` and `high` after `draws` draws, counted over all chains."""
 
@@ -32,15 +22,15 @@ def running(estimate: Estimate, k: int) -> tuple[Running, Running]:
 
     The control variate is the final one throughout: fitted on draws of the other folds.
     """
-    return _running(estimate.values[..., k]), _running(estimate.controlled[..., k])
-
-
-def _running(series: np.ndarray) -> Running:
-    chains, length = series.shape
-    ends = np.unique(np.linspace(min(SHOWN.fewest, length), length, SHOWN.points).astype(int))
-    averages = [average(series[:, :end, None]) for end in ends]
-    low, high = np.array([a.interval(0.95)[0] for a in averages]).T
-    return Running(chains * ends, np.array([a.mean[0] for a in averages]), low, high)
+    chains, length, _ = estimate.values.shape
+    # 80 points of a curve; before ten draws per chain an interval means nothing
+    ends = np.unique(np.linspace(min(10, length), length, 80).astype(int))
+    found = []
+    for series in (estimate.values, estimate.controlled):
+        averages = [average(series[:, :end, [k]]) for end in ends]
+        low, high = np.array([a.interval(0.95)[0] for a in averages]).T
+        found.append(Running(chains * ends, np.array([a.mean[0] for a in averages]), low, high))
+    return found[0], found[1]
 
 
 def window(plain: Running, controlled: Running) -> tuple[float, float]:

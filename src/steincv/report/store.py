@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..judging.diagnostics import Code, Status
 from ..judging.error_bars import Average
-from ..judging.status import Code, Status
 from ..result import Estimate
 from ..runtime.arrays import read_about, read_arrays, write_arrays
 from ..runtime.validation import InputError, StrPath, reading

@@ -6,8 +6,8 @@ never sees a label as markup.
 
 import html
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from rich import box
@@ -15,10 +15,9 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from ..judging.diagnostics import STEIN_LIMIT, SteinCheck
-from ..judging.gain import VAGUE
-from ..judging.status import ALARMS, RACED, Code, Status
-from ..result import Estimate
+from ..judging.diagnostics import ALARMS, RACED, STEIN_LIMIT, Code, Status, SteinCheck
+from ..judging.verdict import BEYOND
+from ..result import Estimate, listed
 from .clean import clean, short_method
 
 HEADER = ("", "plain ± mcse", "controlled ± mcse", "gain", "method", "status")
@@ -67,7 +66,7 @@ def gain_cells(estimate: Estimate) -> list[str]:
     for value, (low, high) in zip(np.asarray(gain).reshape(-1), gain.interval().reshape(-1, 2), strict=True):
         if low == high or not math.isfinite(value):
             cells.append(times(value))
-        elif high > VAGUE * low and low >= 2:
+        elif high > BEYOND.vague * low and low >= 2:
             cells.append(f"> {times(low).removeprefix('> ')}")
         else:
             ends = [times(x).removesuffix("×") for x in (low, high)]
@@ -80,7 +79,7 @@ def output_rows(
 ) -> Iterator[tuple[tuple[str, ...], tuple[Status, ...]]]:
     """Yield the cells of every output, then those of its standard deviations and quantiles where asked for."""
     for name, part in estimate.parts():
-        plain, better = part.plain.reshape((-1,)), part._average.reshape((-1,))
+        plain, better = part.flat()
         gains = gain_cells(part)
         for k, label in enumerate(part.labels):
             cells = (
@@ -143,44 +142,42 @@ def as_html(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequenc
 def rich_table(estimate: Estimate) -> Table:
     """Return the table for a terminal, with gains in green and alarms in red."""
     rows, note = _shown(estimate)
+    last = len(HEADER) if any(cells[-1] for cells, _ in rows) else -1  # no empty status column
+    styled = []
+    for cells, found in rows:
+        gained = ("bold", "green", "") if cells[4] != "plain" else ("", "dim", "dim")
+        alarm, calm = any(s.code in ALARMS for s in found), all(s.code in CALM for s in found)
+        styles = ("", "", *gained, "red" if alarm else "" if calm else "yellow")
+        styled.append([*zip(cells, styles, strict=True)][:last])
+    return rich_rows(HEADER[:last], styled, range(1, 4), note, unwrapped=4)
+
+
+def rich_rows(
+    header: Sequence[str],
+    rows: Iterable[Sequence[tuple[str, str]]],
+    right: Container[int],
+    note: str = "",
+    unwrapped: int = 0,
+) -> Table:
+    """Return a table for a terminal of cells with their styles; the first columns are on one line each, or folded."""
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=note or None, caption_justify="left")
-    with_status = any(cells[-1] for cells, _ in rows)
-    for i, name in enumerate(HEADER if with_status else HEADER[:-1]):
-        number = 1 <= i <= 3
-        shown.add_column(name, justify="right" if number else "left", no_wrap=i < 4, overflow="fold")
-    for (label, plain, better, gain, method, status), found in rows:
-        helped = method != "plain"
-        cells = [
-            Text(label),
-            Text(plain),
-            Text(better, style="bold" if helped else ""),
-            Text(gain, style="green" if helped else "dim"),
-            Text(method, style="" if helped else "dim"),
-            Text(status, style=_style(found)),
-        ]
-        shown.add_row(*(cells if with_status else cells[:-1]))
+    for i, name in enumerate(header):
+        justify: Literal["left", "right"] = "right" if i in right else "left"
+        shown.add_column(name, justify=justify, no_wrap=i < unwrapped, overflow="fold" if unwrapped else "ellipsis")
+    for row in rows:
+        shown.add_row(*(Text(cell, style=style) for cell, style in row))
     return shown
-
-
-def _style(found: Sequence[Status]) -> str:
-    if any(status.code in ALARMS for status in found):
-        return "red"
-    return "" if all(status.code in CALM for status in found) else "yellow"
 
 
 def stein_table(check: SteinCheck, most: int = 8) -> Table:
     """Return a table of means that are zero for correct draws and scores, the most suspicious first."""
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    shown.add_column("mean that should be 0")
-    for name in ("mean", "z"):
-        shown.add_column(name, justify="right")
-    shown.add_column("")
+    rows = []
     for k in np.argsort(-np.abs(check.z))[:most]:
         far = abs(check.z[k]) > STEIN_LIMIT
         verdict = f"beyond {STEIN_LIMIT:g}: not by chance" if far else "ok"
         cells = (clean(check.labels[k], 60), f"{check.mean[k]:.3g}", f"{check.z[k]:.1f}", verdict)
-        shown.add_row(*(Text(cell, style="red" if far else "") for cell in cells))
-    return shown
+        rows.append([(cell, "red" if far else "") for cell in cells])
+    return rich_rows(("mean that should be 0", "mean", "z", ""), rows, (1, 2))
 
 
 # What the default did besides fitting, one line each -----------------------------------------------
@@ -199,7 +196,11 @@ SHOWN = Shown()
 
 def effort(info: Mapping[str, Any]) -> list[str]:
     """Return the lines, none where nothing is to be said; `info` may come from a file and hold anything."""
-    lines = _left_out(info.get("left_out")), _orbits(info.get("orbits")), _fitting(info.get("fitting")), _net(info)
+    lines = [_left_out(info.get("left_out")), _orbits(info.get("orbits"))]
+    if isinstance(why := info.get("fitting"), str):
+        lines.append(f"Draws to fit on were {clean(why, SHOWN.reason)}")
+    if isinstance(advice := info.get("net_gain"), str):
+        lines.append(clean(advice, SHOWN.advice))
     return [line for line in lines if line]
 
 
@@ -209,8 +210,7 @@ def _left_out(entries: object) -> str:
     every = [entry for entry in entries if isinstance(entry, list | tuple) and len(entry) == 2]
     pairs = [entry for entry in every if entry[1] != RACED]
     said = [f"{short_method(str(name), 80)} ({clean(str(why), SHOWN.reason)})" for name, why in pairs]
-    more = f" and {len(said) - SHOWN.members} more" if len(said) > SHOWN.members else ""
-    said = [f"{', '.join(said[: SHOWN.members])}{more}"] if said else []
+    said = [listed(said, SHOWN.members)] if said else []
     if raced := len(every) - len(pairs):  # which is usual: `info` names them
         said.append(f"{raced} member{'s' * (raced > 1)} that {RACED}")
     return f"Left out: {'; '.join(said)}." if said else ""
@@ -235,16 +235,6 @@ def _orbits(entry: object) -> str:
     mean = f"; averaged over them, f alone gains {averaging:.2g}" if averaging > 0 else ""
     states_said = f"Orbits: {states:.0f} states around every draw, {gradients:,.0f} gradients{beside}"
     return f"{states_said}, steps of {step:.2g}{mean}{alone}."
-
-
-def _net(info: Mapping[str, Any]) -> str:
-    said = info.get("net_gain")
-    return clean(said, SHOWN.advice) if isinstance(said, str) else ""
-
-
-def _fitting(said: object) -> str:
-    """Return why draws that were given to fit on were not."""
-    return f"Draws to fit on were {clean(said, SHOWN.reason)}" if isinstance(said, str) else ""
 
 
 def _number(value: object) -> float:

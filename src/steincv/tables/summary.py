@@ -10,10 +10,9 @@ import numpy as np
 from .. import adapters
 from ..estimating import estimate
 from ..families.method import Method
-from ..judging.error_bars import array_stats
 from ..report.clean import clean
 from ..report.text import LONGEST_LABEL, aligned, as_html, plus_minus, times
-from ..result import Estimate
+from ..result import Estimate, called, messages
 from ..runtime.validation import InputError
 from ..samples.files import DRAWS, SCORES, read_samples
 from ..samples.samples import Samples
@@ -115,8 +114,7 @@ class Summary:
         import pandas
 
         pick = list(self.kept)
-        plain = {name: part.plain.reshape((-1,)) for name, part in self.parts.items()}
-        better = {name: part._average.reshape((-1,)) for name, part in self.parts.items()}
+        plain, better = ({name: part.flat()[i] for name, part in self.parts.items()} for i in (0, 1))
         sd = {} if self._weighted else {"sd": self.result.values.std(axis=(0, 1), ddof=1)}  # ArviZ counts n - 1
         columns: dict[str, Any] = {name: sd.get(name, average.mean)[pick] for name, average in plain.items()}
         if self.stat_focus == "median" and not self._weighted:
@@ -127,8 +125,9 @@ class Summary:
         columns |= {f"{name}_cv": average.mean[pick] for name, average in better.items()}
         columns |= {f"mcse_{name}_cv": average.standard_error[pick] for name, average in better.items()}
         columns |= {f"digits_{name}": digits(average.standard_error[pick]) for name, average in better.items()}
-        columns |= {f"gain_{name}": self._gain(part)[pick] for name, part in self.parts.items()}
-        columns["status"] = [self._statuses(k) for k in pick]
+        columns |= {f"gain_{name}": np.asarray(part.gain).reshape(-1)[pick] for name, part in self.parts.items()}
+        found = [dict.fromkeys(s.name for part in self.parts.values() for s in part.status[k]) for k in pick]
+        columns["status"] = [", ".join(names) for names in found]
         frame = pandas.DataFrame(columns, index=[self.result.labels[k] for k in pick])
         return frame if round_to is None else frame.round(round_to)
 
@@ -140,50 +139,36 @@ class Summary:
     def _diagnostics(self) -> dict[str, np.ndarray]:
         """Return effective sizes and R-hat as ArviZ has them; of draws with weights the effective size of the mean."""
         if self._weighted:
-            return {"ess": self.result.plain.reshape((-1,)).ess}
+            return {"ess": self.result.flat()[0].ess}
+        from arviz_stats.base import array_stats  # which takes a second
+
         values, axes = self.result.values, {"chain_axis": 0, "draw_axis": 1}
-        stats = array_stats()
         found = {}
         for name in DIAGNOSTICS[self.stat_focus]:
             kind = name.removeprefix("ess_")
+            how = {} if name == "r_hat" else {"method": kind, "prob": TAIL if kind == "tail" else None}
             with np.errstate(divide="ignore", invalid="ignore"):  # a constant has none
-                if name == "r_hat":
-                    made = stats.rhat(values, **axes)
-                else:
-                    made = stats.ess(values, method=kind, prob=TAIL if kind == "tail" else None, **axes)
-            found[name] = np.asarray(made)
+                measure = array_stats.rhat if name == "r_hat" else array_stats.ess
+                found[name] = np.asarray(measure(values, **how, **axes))
         return found
-
-    @staticmethod
-    def _gain(part: Estimate) -> np.ndarray:
-        return np.asarray(part.gain).reshape(-1)
-
-    def _statuses(self, k: int) -> str:
-        return ", ".join(dict.fromkeys(s.name for part in self.parts.values() for s in part.status[k]))
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return the cells of the printed table: of every parameter a plain row and a controlled one."""
-        parts = self.parts
-        found = self._diagnostics()
+        parts, found = self.parts, self._diagnostics()
         rows = [("", "", *(name.removeprefix("eti_") for name in parts), "gain", *found)]
+        pairs = [*zip(*(part.flat() for part in parts.values()), strict=True)]
+        gain = np.median([np.asarray(part.gain).reshape(-1) for part in parts.values()], axis=0)
         for k in self.kept:
-            plain, better = (
-                [plus_minus(a.mean[k], a.standard_error[k]) for a in (one(p).reshape((-1,)) for p in parts.values())]
-                for one in (lambda p: p.plain, lambda p: p._average)
-            )
-            shown = [f"{found[name][k]:.2f}" if name == "r_hat" else f"{found[name][k]:.0f}" for name in found]
+            plain, better = ([plus_minus(a.mean[k], a.standard_error[k]) for a in each] for each in pairs)
+            shown = [f"{x[k]:.2f}" if name == "r_hat" else f"{x[k]:.0f}" for name, x in found.items()]
             label = clean(self.result.labels[k], LONGEST_LABEL)
-            median_gain = times(float(np.median([self._gain(part)[k] for part in parts.values()])))
-            rows += [(label, "plain", *plain, "", *shown), ("", "controlled", *better, median_gain, *[""] * len(shown))]
+            rows += [(label, "plain", *plain, "", *shown)]
+            rows += [("", "controlled", *better, times(float(gain[k])), *[""] * len(shown))]
         return rows
 
     def notes(self) -> list[str]:
         """Return what happened, each message once, with the outputs it is about."""
-        about: dict[str, dict[str, None]] = {}
-        for part in self.parts.values():
-            for k in self.kept:
-                for status in part.status[k]:
-                    about.setdefault(str(status), {})[part.labels[k]] = None
+        about = messages((part.labels[k], part.status[k]) for part in self.parts.values() for k in self.kept)
         return [f"{message} [{', '.join(labels)}]" for message, labels in about.items()]
 
     def __repr__(self) -> str:
@@ -213,13 +198,10 @@ def digits(error: np.ndarray) -> np.ndarray:
 def _kept(labels: Sequence[str], var_names: Sequence[str] | None, order: Sequence[str]) -> tuple[int, ...]:
     """Return the numbers of the outputs to show: those asked for, or all, in the order of the data where it has one."""
 
-    def called(name: str) -> list[int]:
-        return [k for k, label in enumerate(labels) if label == name or label.startswith(f"{name}[")]
-
     for name in var_names or ():
-        if not called(name):
+        if not called(name, labels):
             raise InputError(f"`var_names` has {name!r}; there are {', '.join(labels)}.")
-    found = dict.fromkeys(k for name in (order if var_names is None else var_names) for k in called(name))
+    found = dict.fromkeys(k for name in (order if var_names is None else var_names) for k in called(name, labels))
     return tuple(found) if var_names is not None else (*found, *(k for k in range(len(labels)) if k not in found))
 
 
