@@ -26,9 +26,9 @@ import zipfile
 START = "import os; os.environ['STEINCV_CACHE'] = 'cache'; import numpy as np, steincv as scv, time; slow = {slow}\n"
 JOBS = {
     "network": """
-from steincv.families.neural import training
-write = training._Checkpoint.write
-training._Checkpoint.write = lambda *a: (time.sleep(slow), write(*a))[1]
+from steincv.runtime import checkpoint
+write = checkpoint.Checkpoint.write
+checkpoint.Checkpoint.write = lambda *a: (time.sleep(slow), write(*a))[1]
 x = np.random.default_rng(0).normal(size=(2, 100, 2))
 samples = scv.Samples(x, -x)
 print("ready", flush=True)
@@ -38,15 +38,16 @@ result.info.clear()  # it has the seconds
 result.save("result.npz", force=True)
 """,
     "tempering": """
-from steincv.evidence import checkpoint, temper
-from steincv.evidence.models.regression import regression
+from steincv.evidence import temper
+from steincv.runtime import checkpoint
+from steincv_paper.models.regression import regression
 checkpoint.INTERVAL = 0.0
 keep = checkpoint.Checkpoint.keep
 checkpoint.Checkpoint.keep = lambda *a: (time.sleep(slow), keep(*a))[1]
 print("ready", flush=True)
 settings = dict(draws=20, warmup=40, replicas=2, kernel="mala", checkpoint="state.npz")
 tempered = temper(regression(2).posterior, scv.temperature_ladder(4, 3), **settings)
-from steincv._arrays import whole_file
+from steincv.runtime.arrays import whole_file
 with whole_file("result.npz", force=True) as file:
     np.savez(file, *[s.draws for s in tempered.samples])
 """,
@@ -55,7 +56,7 @@ import pathlib, sys
 sys.path.insert(0, ".")
 pathlib.Path("toy.py").write_text(TOY)
 import toy
-from steincv.experiments._runner import run
+from steincv_paper.runner import run
 if __name__ == "__main__":
     print("ready", flush=True)
     run(toy, toy.Settings(8, slow), pathlib.Path("out"), workers=1)
@@ -65,8 +66,8 @@ if __name__ == "__main__":
 TOY = """
 import time
 from dataclasses import dataclass
-from steincv.experiments._claims import HOLDS, Claim
-from steincv.experiments._runner import Cell
+from steincv_paper.claims import HOLDS, Claim
+from steincv_paper.runner import Cell
 
 @dataclass(frozen=True)
 class Settings:

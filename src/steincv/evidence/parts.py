@@ -8,8 +8,8 @@ from jaxtyping import Float
 
 from ..families.auto import Auto
 from ..families.method import Method
-from ..judging.error_bars import Average, average, degrees_of_freedom
 from ..judging.diagnostics import Code, Status
+from ..judging.error_bars import Average, average, degrees_of_freedom
 from ..result import Estimate
 from ..runtime.validation import InputError, whole_number
 from ..samples.samples import Samples, finite_array

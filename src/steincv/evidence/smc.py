@@ -16,8 +16,8 @@ from jaxtyping import Float
 
 from ..estimating import estimate
 from ..families.method import Method
-from ..judging.error_bars import Average
 from ..judging.diagnostics import ALARMS, Code
+from ..judging.error_bars import Average
 from ..result import Estimate
 from ..runtime.validation import InputError
 from ..samples.samples import Samples

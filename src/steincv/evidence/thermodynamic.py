@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..families.method import Method
-from ..judging.error_bars import Average
 from ..judging.diagnostics import ALARMS, Code, Status
+from ..judging.error_bars import Average
 from ..result import Estimate
 from ..runtime.validation import InputError
 from ..samples.samples import Samples

@@ -16,8 +16,8 @@ from ..estimating import estimate
 from ..families.auto import Auto
 from ..families.method import Method
 from ..families.polynomial.polynomial import Polynomial
-from ..judging.error_bars import ROUND_OFF, Average, average
 from ..judging.diagnostics import Code
+from ..judging.error_bars import ROUND_OFF, Average, average
 from ..result import Estimate
 from ..runtime.compile_cache import compile_cache
 from ..runtime.validation import InputError
