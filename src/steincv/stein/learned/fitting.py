@@ -134,7 +134,8 @@ class Limits(NamedTuple):
     least: int = 6_000
     bends: int = 64  # coordinates that are bent at most, those farthest from normal
     beyond: float = 0.25  # the straight continuation begins so many standard deviations outside of the draws
-    profiled: int = 64  # up to this dimension the best affine map is found anew at every step
+    profiled: int = 300  # up to this dimension the best affine map is found anew at every step,
+    per_dimension: int = 4  # from at least so many draws per coordinate: fewer do not carry it
     dense: int = 400  # up to this one, between rounds; above, coordinates are scaled one by one
 
 
@@ -227,7 +228,7 @@ class Fitting:
             s[:, shape.parents] += link.to_parents
         if not (np.abs(z).max() < LIMITS.largest and np.abs(s).max() < LIMITS.largest):
             return REFUSED, np.zeros_like(theta)
-        found = fixed or metric(z, s, weights, self.x.shape[1] <= LIMITS.profiled)
+        found = fixed or metric(z, s, weights, is_profiled(*self.x.shape))
         by_s, by_z = found.residuals(z, s)
         value = found.divergence if fixed is None else float(weights @ np.einsum("ni,ni->n", by_s, by_z))
         by_s *= 2 * weights[:, None]
@@ -251,14 +252,17 @@ class Fitting:
         steps = int(np.clip(LIMITS.work // dim, *LIMITS.steps))
         dense = is_dense(*self.x.shape)
         most = max(LIMITS.most, LIMITS.least // dim)
-        rows = np.arange(0, len(self.x), -(-len(self.x) // max(LIMITS.fewest, min(most, LIMITS.entries // dim))))
+        wanted = max(LIMITS.fewest, min(most, LIMITS.entries // dim))
+        if is_profiled(*self.x.shape):
+            wanted = max(wanted, LIMITS.per_dimension * dim)
+        rows = np.arange(0, len(self.x), -(-len(self.x) // wanted))
         few = Fitting(self.x[rows], self.s[rows], self.shape)
         for _ in range(LIMITS.rounds):
             z, s = self.x, self.s
             for layer in self.layers(theta):
                 z, s = layer(z, s)
             found, weights = robust_metric(z, s, dense)
-            fixed = found if dense and dim > LIMITS.profiled else None
+            fixed = None if is_profiled(*few.x.shape) or not dense else found
             with np.errstate(all="ignore"):
                 best = minimize(
                     few.value,
@@ -276,6 +280,11 @@ class Fitting:
 def is_dense(n: int, dim: int) -> bool:
     """Return whether n draws carry, and time allows, a full matrix between coordinates."""
     return n > COORDINATES.draws_per_dimension * dim and dim <= LIMITS.dense
+
+
+def is_profiled(n: int, dim: int) -> bool:
+    """Return whether the best affine map of n draws is cheap and steady enough to find at every step."""
+    return is_dense(n, dim) and dim <= LIMITS.profiled
 
 
 class _Link:

@@ -4,10 +4,11 @@ A layer takes draws and scores to new coordinates $z$. With $x = T(z)$ the score
 
 $$ s_z = J_T^T s_x + \nabla_z \log |\det J_T| . $$
 
-Outside of the range of the draws that a layer was fitted on it continues as a straight line: nothing overflows, and
-a draw far out is never thrown farther.
+Outside of the range of the draws that a layer was fitted on a bend continues as a straight line, and a coupling stops
+following its parents after a while: nothing overflows, and a draw far out is never thrown farther.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +16,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 Pair = tuple[np.ndarray, np.ndarray]
+# In standard deviations. 3 gained no more on a hierarchical model, and lost a tenth on one with data-rich effects.
+FAR = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,10 +113,14 @@ class Bend:
 class Couple:
     r"""Children that have their location and scale from parents: $x_B = m(h) + e^{\ell(h)} z_B$.
 
-    $h$ are the parents $x_H$, which stay as they are, inside of the range they were fitted on. $m$ and $\ell$ are
-    linear in products of two of the factors $(1, h_1, \dots, h_p, c(h_1), \dots, c(h_p))$, the pairs of `terms`, where
-    $c(h) = \sqrt{1 + h^2} - 1$ lets a slope change from one side of a parent's range to the other: where data inform
-    an effect, its scale follows that of its group at one end only.
+    $h$ are the parents $x_H$, which stay as they are. $m$ and $\ell$ are linear in products of two of the factors
+    $(1, h_1, \dots, h_p, c(h_1), \dots, c(h_p))$, the pairs of `terms`, where $c(h) = \sqrt{1 + h^2} - 1$ lets a slope
+    change from one side of a parent's range to the other: where data inform an effect, its scale follows that of its
+    group at one end only.
+
+    Beyond the range they were fitted on, products of parents stay as they are at its edge, and single factors follow
+    for `FAR` more: new draws reach a little farther than those of a fit, and children that suddenly stop following
+    their mean have enormous scores there.
     """
 
     parents: Int[np.ndarray, " parent"]
@@ -125,22 +132,30 @@ class Couple:
     high: Float[np.ndarray, " parent"]
 
     def __call__(self, x: np.ndarray, s: np.ndarray) -> Pair:
-        parents = x[:, self.parents]
-        inside = (parents >= self.low) & (parents <= self.high)
-        h = np.clip(parents, self.low, self.high)
-        given = factors(h)
-        terms = products(given, self.terms)
+        terms = self._terms(x)
         scale = np.exp(terms @ self.log_scale.T)
         away, pull = x[:, self.children] - terms @ self.location.T, s[:, self.children]
         by_terms = pull @ self.location + (away * pull + 1) @ self.log_scale
         z, score = x.copy(), s.copy()
         z[:, self.children] = away / scale
         score[:, self.children] = pull * scale
-        score[:, self.parents] += inside * to_parents(to_factors(by_terms, given, self.terms), h)
+        for these, h, inside in self._reach(x):
+            by_factors = to_factors(by_terms[:, these], factors(h), self.terms[these])
+            score[:, self.parents] += inside * to_parents(by_factors, h)
         return z, score
 
+    def _reach(self, x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield single factors and products: which terms, the parents as they see them, and which still move."""
+        parents, single = x[:, self.parents], self.terms[:, 0] == 0
+        for these, reach in ((single, FAR), (~single, 0.0)):
+            h = np.clip(parents, self.low - reach, self.high + reach)
+            yield these, h, parents == h
+
     def _terms(self, x: np.ndarray) -> np.ndarray:
-        return products(factors(np.clip(x[:, self.parents], self.low, self.high)), self.terms)
+        values = np.empty((len(x), len(self.terms)))
+        for these, h, _ in self._reach(x):
+            values[:, these] = products(factors(h), self.terms[these])
+        return values
 
     def inverse(self, z: np.ndarray) -> np.ndarray:
         terms = self._terms(z)

@@ -30,7 +30,8 @@ class Screening(NamedTuple):
     beside: float = 0.25  # and of what the strongest parent promises, to enter together with it
     most: int = 8  # parents that scale
     also: int = 8  # parents that only locate
-    hub: float = 0.02  # their least mean squared partial correlation with the children
+    hub: float = 0.02  # their least mean squared partial correlation with the children, or, with many children, this
+    hub_of_all: float = 0.5  # over their number: the mean of k effects shares about 1 / k with each
     candidates: int = 64  # parents looked at in more than `wide` dimensions
     wide: int = 400
 
@@ -138,7 +139,8 @@ def _hubs(a: Metric, children: np.ndarray, scales: np.ndarray) -> np.ndarray:
         score[scales] = 0.0
         score[found] = 0.0
         best = int(np.argmax(score))
-        if score[best] < max(SCREENING.hub, 3 * np.median(score)):
+        least = min(SCREENING.hub, SCREENING.hub_of_all / children.sum())
+        if score[best] < max(least, 3 * np.median(score)):
             break
         found.append(best)
         children[best] = False
