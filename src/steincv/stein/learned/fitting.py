@@ -135,7 +135,7 @@ class Limits(NamedTuple):
     bends: int = 64  # coordinates that are bent at most, those farthest from normal
     beyond: float = 0.25  # the straight continuation begins so many standard deviations outside of the draws
     profiled: int = 300  # up to this dimension the best affine map is found anew at every step,
-    per_dimension: int = 4  # from at least so many draws per coordinate: fewer do not carry it
+    per_dimension: int = 10  # from so many draws per coordinate, if there are: fewer do not carry it
     dense: int = 400  # up to this one, between rounds; above, coordinates are scaled one by one
 
 
