@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from ...runtime.threads import alone
 from .units import Units
 
 
@@ -52,12 +53,13 @@ def train(
     batch = min(schedule.batch, n)
     step = _Steps(start, y.shape[1], batch, schedule)
     rounds = n // batch
-    for k in range(schedule.steps):
-        if k % rounds == 0:
-            data = data[rng.permutation(n)]
-        rows = data[k % rounds * batch : (k % rounds + 1) * batch]
-        step.gradient(rows[:, :dim], rows[:, dim : 2 * dim], rows[:, 2 * dim :])
-        step.move(k)
+    with alone(step.hidden[0].size):
+        for k in range(schedule.steps):
+            if k % rounds == 0:
+                data = data[rng.permutation(n)]
+            rows = data[k % rounds * batch : (k % rounds + 1) * batch]
+            step.gradient(rows[:, :dim], rows[:, dim : 2 * dim], rows[:, 2 * dim :])
+            step.move(k)
     trained = Units(step.weights.w.astype(float), step.weights.b.astype(float))
     return trained if np.isfinite(step.flat).all() else start
 

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
+from ...runtime.threads import alone
 from ..coordinates import LIMITS as COORDINATES
 from .layers import Bend, Couple, Pair, factors, products, to_factors, to_parents
 
@@ -263,7 +264,7 @@ class Fitting:
                 z, s = layer(z, s)
             found, weights = robust_metric(z, s, dense)
             fixed = None if is_profiled(*few.x.shape) or not dense else found
-            with np.errstate(all="ignore"):
+            with alone(few.x.size), np.errstate(all="ignore"):
                 best = minimize(
                     few.value,
                     theta,
