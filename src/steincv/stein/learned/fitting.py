@@ -128,6 +128,7 @@ class Limits(NamedTuple):
     penalty: float = 5.0  # prior observations of no effect, at most: half of one per coordinate, whose noise adds up
     steps: tuple[int, int] = (12, 80)  # of L-BFGS per round, at least and at most: as many as `work` over the dimension
     work: int = 300
+    enough: float = 1e-4  # a step that lowers the divergence by less, relative to it, is the last of its round
     rounds: int = 2  # more steps or rounds change the held-out divergence by less than a tenth
     entries: int = 30_000  # of the table of draws that steps look at, evenly spaced,
     fewest: int = 300  # which has at least so many draws,
@@ -272,7 +273,7 @@ class Fitting:
                     "L-BFGS-B",
                     jac=True,
                     bounds=self.bounds(),
-                    options={"maxiter": steps, "maxfun": 2 * steps},
+                    options={"maxiter": steps, "maxfun": 2 * steps, "ftol": LIMITS.enough},
                 )
             theta = np.where(np.isfinite(best.x), best.x, theta)
         return theta
