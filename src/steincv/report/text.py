@@ -93,18 +93,18 @@ def output_rows(
             yield cells, part.status[k]
 
 
-def _shown(estimate: Estimate) -> tuple[list[tuple[tuple[str, ...], tuple[Status, ...]]], str]:
-    """Return the first rows, and a line about those left out."""
+def _shown(estimate: Estimate) -> tuple[list[tuple[tuple[str, ...], tuple[Status, ...]]], int, str]:
+    """Return the first rows, how many columns to show (no empty one of statuses), and a line about rows left out."""
     rows = list(output_rows(estimate))
-    left = len(rows) - MOST_ROWS
-    return rows[:MOST_ROWS], f"... and {left} more; summary() has them all." if left > 0 else ""
+    shown, left = rows[:MOST_ROWS], len(rows) - MOST_ROWS
+    columns = len(HEADER) if any(cells[-1] for cells, _ in shown) else len(HEADER) - 1
+    return shown, columns, f"... and {left} more; summary() has them all." if left > 0 else ""
 
 
 def table(estimate: Estimate) -> str:
     """Return plain and controlled means side by side, each rounded by its own error."""
-    rows, note = _shown(estimate)
-    last = len(HEADER) if any(cells[-1] for cells, _ in rows) else -1  # no empty status column
-    lines = aligned([row[:last] for row in (HEADER, *(cells for cells, _ in rows))], range(1, 4))
+    rows, columns, note = _shown(estimate)
+    lines = aligned([row[:columns] for row in (HEADER, *(cells for cells, _ in rows))], range(1, 4))
     return "\n".join([*lines, note] if note else lines)
 
 
@@ -123,7 +123,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Container[int]) -> list[str]:
 
 def html_table(estimate: Estimate) -> str:
     """Return the table for a notebook, with what was gained and the messages below."""
-    rows, note = _shown(estimate)
+    rows, _, note = _shown(estimate)
     notes = [note, estimate.gained(), *estimate.warnings(), *effort(estimate.info)]
     return as_html(HEADER, [cells for cells, _ in rows], [clean(text) for text in notes if text])
 
@@ -141,15 +141,14 @@ def as_html(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequenc
 
 def rich_table(estimate: Estimate) -> Table:
     """Return the table for a terminal, with gains in green and alarms in red."""
-    rows, note = _shown(estimate)
-    last = len(HEADER) if any(cells[-1] for cells, _ in rows) else -1  # no empty status column
+    rows, columns, note = _shown(estimate)
     styled = []
     for cells, found in rows:
         gained = ("bold", "green", "") if cells[4] != "plain" else ("", "dim", "dim")
         alarm, calm = any(s.code in ALARMS for s in found), all(s.code in CALM for s in found)
         styles = ("", "", *gained, "red" if alarm else "" if calm else "yellow")
-        styled.append([*zip(cells, styles, strict=True)][:last])
-    return rich_rows(HEADER[:last], styled, range(1, 4), note, unwrapped=4)
+        styled.append([*zip(cells, styles, strict=True)][:columns])
+    return rich_rows(HEADER[:columns], styled, range(1, 4), note, unwrapped=4)
 
 
 def rich_rows(
