@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import steincv
 
 from .report import terminal
-from .report.clean import clean
+from .report.terminal import clean
 from .runtime.validation import InputError
 
 if TYPE_CHECKING:

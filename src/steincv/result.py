@@ -188,7 +188,7 @@ class Estimate:
         return [f"{message} [{listed(labels)}]" for message, labels in about.items()]
 
     def __repr__(self) -> str:
-        from .report.clean import clean
+        from .report.terminal import clean
         from .report.text import effort, table
 
         return "\n".join([table(self), "", self.gained(), *map(clean, self.warnings()), *effort(self.info)])

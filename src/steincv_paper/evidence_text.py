@@ -5,7 +5,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from steincv.report.clean import clean
+from steincv.report.terminal import clean
 from steincv.report.text import plus_minus, times
 from steincv.result import Estimate
 

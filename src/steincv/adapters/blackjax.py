@@ -48,7 +48,6 @@ def from_blackjax(
     """
     foreign("blackjax")
     states = _stacked(states)
-    fields = _fields(states)
     recorded = np.asarray(states.logdensity)
     if recorded.ndim not in (1, 2):
         raise InputError(
@@ -66,21 +65,16 @@ def from_blackjax(
         computed, scores = at_draws(log_density, columns(named_leaves(position))[0])
         refuse_another_density("logdensity_fn", computed, by_chain(recorded))
         return samples_of_tree(position, log_density, scores, constrain, fitting, spent)
-    if "logdensity_grad" not in fields:
+    if not hasattr(states, "logdensity_grad"):
         raise InputError(f"a {type(states).__name__} keeps no gradient: from_blackjax(states, logdensity_fn).")
     scores = columns(named_leaves(jax.tree.map(by_chain, states.logdensity_grad)))[0]
     return samples_of_tree(position, None, scores, constrain, fitting, spent)
 
 
 def _stacked(states: PyTree) -> PyTree:
-    """Return the states as one tree: a list of chains is stacked along a new first axis."""
+    """Return the states of a chain, or of a list of them, stacked along a new first axis; refuse anything else."""
     if isinstance(states, list):
-        return jax.tree.map(lambda *chains: np.stack([np.asarray(chain) for chain in chains]), *states)
-    return states
-
-
-def _fields(states: PyTree) -> tuple[str, ...]:
-    """Return the names of what the states keep, or refuse what are no states of a chain."""
+        states = jax.tree.map(lambda *chains: np.stack([np.asarray(chain) for chain in chains]), *states)
     fields = getattr(states, "_fields", ())
     kind = type(states).__name__
     if "position" not in fields:
@@ -88,7 +82,7 @@ def _fields(states: PyTree) -> tuple[str, ...]:
         raise InputError(f"`states` must be BlackJAX states with a position, such as an HMCState; got {kind}.{hint}")
     if "logdensity" not in fields:
         raise InputError(f"a {kind} keeps no log density. Use steincv.Samples(draws, scores).")
-    return fields
+    return states
 
 
 def _by_chain(lead: tuple[int, ...]) -> Callable[[Vector], np.ndarray]:
@@ -102,9 +96,9 @@ def _by_chain(lead: tuple[int, ...]) -> Callable[[Vector], np.ndarray]:
 
 def _warm_up(warmup: PyTree) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the draws of a warm-up and their scores, as rows: from what it reported, or from its states."""
-    states = _stacked(warmup)
-    states = getattr(states, "state", states)
-    if "logdensity_grad" not in _fields(states):
+    alone = [getattr(part, "state", part) for part in (warmup if isinstance(warmup, list) else [warmup])]
+    states = _stacked(alone if isinstance(warmup, list) else alone[0])
+    if not hasattr(states, "logdensity_grad"):
         raise InputError(f"`warmup` must hold gradients, but a {type(states).__name__} keeps none.")
     by_chain = _by_chain(np.shape(states.logdensity))
     draws, scores = (

@@ -1,6 +1,7 @@
-"""From CmdStan: the diagnostic files of a run, which hold unconstrained draws and gradients of the potential."""
+"""From CmdStan: its diagnostic files, which hold unconstrained draws and gradients of the potential; Stan's names."""
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -10,8 +11,8 @@ import numpy as np
 
 from ..runtime.validation import InputError, StrPath, reading, reserve
 from ..samples.samples import Parameters, Samples
-from . import stan_names
 from .foreign import foreign
+from .shared import entry
 
 HOW = "CmdStanPy: model.sample(..., save_latent_dynamics=True, sig_figs=17); CmdStan: output diagnostic_file=..."
 
@@ -32,7 +33,12 @@ def from_cmdstan(fit: object) -> Samples:
         files = [Path(file) for file in fit]
         outputs = [_output_of(file) for file in files]
     else:
-        files, outputs = _files_of(fit)
+        if not isinstance(fit, foreign("cmdstan").CmdStanMCMC):
+            raise InputError(f"`fit` must be a cmdstanpy.CmdStanMCMC or diagnostic files, got {type(fit).__name__}.")
+        files = [Path(file) for file in fit.runset.diagnostic_files if file]
+        if len(files) != fit.runset.chains:
+            raise InputError(f"the fit kept no gradients. {HOW}. Or use BridgeStan: from_stan(fit, model).")
+        outputs = [Path(file) for file in fit.runset.csv_files]
     chains = [read_table(file) for file in files]
     columns = chains[0].names
     dim = len(columns) // 3
@@ -46,21 +52,11 @@ def from_cmdstan(fit: object) -> Samples:
         for chain, table in zip(chains, tables, strict=True):
             if not np.array_equal(chain.log_density, table.log_density):
                 raise InputError(f"{table.path}: belongs to another run than {chain.path}. Put them into two folders.")
-        arrays = stan_names.gather(tables[0].names, stack(tables))
-        shown = [name for name in stan_names.bases(columns[:dim]) if name in arrays]
+        arrays = gather(tables[0].names, stack(tables))
+        shown = [name for name in bases(columns[:dim]) if name in arrays]
         parameters = Parameters(arrays, shown=shown)
-    names = [stan_names.label(name) for name in columns[:dim]]
+    names = [label_of(name) for name in columns[:dim]]
     return Samples(flat[..., :dim], scores, names, parameters=parameters, gradients=gradients_of(chains))
-
-
-def _files_of(fit: object) -> tuple[list[Path], list[Path | None]]:
-    """Return the diagnostic and output files of a fit of CmdStanPy."""
-    if not isinstance(fit, foreign("cmdstan").CmdStanMCMC):
-        raise InputError(f"`fit` must be a cmdstanpy.CmdStanMCMC or diagnostic files, got {type(fit).__name__}.")
-    files = [Path(file) for file in fit.runset.diagnostic_files if file]
-    if len(files) != fit.runset.chains:
-        raise InputError(f"the fit kept no gradients. {HOW}. Or use BridgeStan: from_stan(fit, model).")
-    return files, [Path(file) for file in fit.runset.csv_files]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,3 +132,40 @@ def _output_of(diagnostic: Path) -> Path | None:
         return None
     number = diagnostic.stem.removeprefix(named.stem)
     return diagnostic.with_name(f"{output.stem}{number}{output.suffix}")
+
+
+# Stan's flat names: `mu`, `theta.1`, `cov.2.1`, counted from 1 and column by column.
+
+
+def split_name(name: str) -> tuple[str, tuple[int, ...]]:
+    """Return what is indexed, and the index from 0: `cov.2.1` is entry (1, 0) of `cov`."""
+    found = re.fullmatch(r"(.+?)((?:\.\d+)*)", name)
+    base, index = (found[1], found[2]) if found else (name, "")
+    return base, tuple(int(i) - 1 for i in index.split(".")[1:])
+
+
+def label_of(name: str) -> str:
+    """Return the label that ArviZ gives: `cov[1, 0]`."""
+    base, index = split_name(name)
+    return f"{base}[{', '.join(map(str, index))}]" if index else base
+
+
+def bases(names: Sequence[str]) -> list[str]:
+    """Return the variables, in order, each once."""
+    return list(dict.fromkeys(split_name(name)[0] for name in names))
+
+
+def gather(names: Sequence[str], flat: np.ndarray) -> dict[str, np.ndarray]:
+    """Put columns `(chain, draw, column)` together again: `(chain, draw, ...)` for every variable."""
+    places: dict[str, list[tuple[int, tuple[int, ...]]]] = {}
+    for column, name in enumerate(names):
+        base, index = split_name(name)
+        places.setdefault(base, []).append((column, index))
+    arrays = {}
+    for base, entries in places.items():
+        shape = tuple(max(axis) + 1 for axis in zip(*(index for _, index in entries), strict=True))
+        array = np.full((*flat.shape[:2], *shape), np.nan)
+        for column, index in entries:
+            entry(array, index)[...] = flat[..., column]
+        arrays[base] = array
+    return arrays

@@ -1,12 +1,10 @@
 """From NumPyro: the unconstrained draws of an MCMC run, and minus the gradient of its potential energy."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
-from jaxtyping import PyTree
 
 from ..runtime.rows import over_rows
 from ..runtime.validation import InputError
@@ -36,16 +34,27 @@ def from_numpyro(mcmc: object, *args: object, **kwargs: object) -> Samples:
     if isinstance(mcmc.sampler, library.infer.HMCECS):
         raise InputError("HMCECS samples with subsamples of the data, whose scores are not those of the posterior.")
     kept, extra = mcmc.get_samples(group_by_chain=True), mcmc.get_extra_fields(group_by_chain=True)
+    spent = int(np.asarray(extra["num_steps"]).sum()) if "num_steps" in extra else None
+    # forward is how models with a while loop are differentiated: they have no other gradient
+    forward = bool(getattr(mcmc.sampler, "_forward_mode_differentiation", False))
     model = getattr(mcmc.sampler, "model", None)
-    if model is None:
-        return _of_potential(mcmc, kept, extra)
+    if model is None:  # a bare `potential_fn`, whose positions are the unconstrained draws
+        if mcmc.postprocess_fn is not None:
+            raise InputError(
+                "the run has a `postprocess_fn`: its unconstrained draws are not there. Run it without one."
+            )
+        potential, of_vector = mcmc.sampler._potential_fn, position_of_vector(kept)
+        log_density = by_jax(lambda x: -potential(of_vector(x)), forward)
+        return samples_of_tree(kept, log_density, _kept_scores(extra), gradients=spent)
     if not (args or kwargs):
         args, kwargs = mcmc._args, mcmc._kwargs
     seed, substitute, trace_of = (getattr(library.handlers, name) for name in ("seed", "substitute", "trace"))
 
+    def seeded() -> Callable:
+        return seed(model, jax.random.key(0))
+
     def trace(values: Mapping[str, Any]) -> dict[str, Any]:
-        seeded = seed(model, jax.random.key(0))
-        return trace_of(substitute(seeded, data=values)).get_trace(*args, **kwargs)
+        return trace_of(substitute(seeded(), data=values)).get_trace(*args, **kwargs)
 
     # Arrays of NumPy that a model closes over are remembered in the precision of the run that traced them, which may
     # be single; forgotten, they are taken as they are.
@@ -62,9 +71,11 @@ def from_numpyro(mcmc: object, *args: object, **kwargs: object) -> Samples:
         unconstrained = _unconstrain(trace, values, library.distributions.biject_to)
     draws, names = columns(unconstrained)
     split = splitter([array.shape[2:] for array in unconstrained.values()])
-    potential = _potential(mcmc.sampler, model, args, kwargs)
-    log_density = by_jax(lambda x: -potential(dict(zip(latent, split(x), strict=True))), _forward(mcmc.sampler))
-    scores = _kept_scores(extra, lambda gradient: {name: gradient[name] for name in latent})
+    # the potential energy that the kernel used, or, where it no longer has it, the one of the model
+    made, energy = getattr(mcmc.sampler, "_potential_fn_gen", None), library.infer.util.potential_energy
+    potential = made(*args, **kwargs) if made else lambda z: energy(seeded(), args, kwargs, z)
+    log_density = by_jax(lambda x: -potential(dict(zip(latent, split(x), strict=True))), forward)
+    scores = _kept_scores(extra, latent)
     if scores is None:
         scores = at_draws(log_density, draws)[1]
     others = {name: np.asarray(array) for name, array in kept.items() if name not in values}
@@ -73,11 +84,10 @@ def from_numpyro(mcmc: object, *args: object, **kwargs: object) -> Samples:
     def constrain(x: Vector) -> dict[str, Any]:
         """Return the sites that the run kept, at one unconstrained vector."""
         position = dict(zip(latent, split(x), strict=True))
-        seeded = seed(model, jax.random.key(0))
-        found = library.infer.util.constrain_fn(seeded, args, kwargs, position, return_deterministic=True)
+        found = library.infer.util.constrain_fn(seeded(), args, kwargs, position, return_deterministic=True)
         return {name: found[name] for name in parameters.arrays}
 
-    return Samples(draws, scores, names, constrain, parameters, log_density, gradients=_gradients(extra))
+    return Samples(draws, scores, names, constrain, parameters, log_density, gradients=spent)
 
 
 def _latent_sites(trace: Mapping[str, Any], kept: Mapping[str, Any]) -> list[str]:
@@ -123,45 +133,9 @@ def _unconstrain(
     return {name: found[name].reshape(*array.shape[:2], *found[name].shape[1:]) for name, array in values.items()}
 
 
-def _potential(
-    kernel: object, model: Callable, args: tuple[object, ...], kwargs: Mapping[str, object]
-) -> Callable[[PyTree], Array]:
-    """Return the potential energy that the kernel used, or, where it no longer has it, the one of the model."""
-    library = foreign("numpyro")
-    made = getattr(kernel, "_potential_fn_gen", None)
-    if made is not None:
-        return made(*args, **kwargs)
-    seeded = library.handlers.seed(model, jax.random.key(0))
-    return lambda z: library.infer.util.potential_energy(seeded, args, kwargs, z)
-
-
-def _gradients(extra: Mapping[str, Any]) -> int | None:
-    """Return how many gradients the run took, if it was asked for: mcmc.run(..., extra_fields=("num_steps",))."""
-    return int(np.asarray(extra["num_steps"]).sum()) if "num_steps" in extra else None
-
-
-def _forward(kernel: object) -> bool:
-    """Tell whether the kernel differentiates forward: models with a while loop have no other gradient."""
-    return bool(getattr(kernel, "_forward_mode_differentiation", False))
-
-
-def _kept_scores(
-    extra: Mapping[str, Any], in_order: Callable[[PyTree], PyTree] = lambda tree: tree
-) -> np.ndarray | None:
+def _kept_scores(extra: Mapping[str, Any], order: Sequence[str] | None = None) -> np.ndarray | None:
     """Return the scores that the run kept in double precision; those in single precision are better computed again."""
-    if "z_grad" not in extra:
+    leaves = named_leaves(extra["z_grad"]) if "z_grad" in extra else {}
+    if not leaves or any(leaf.dtype != np.float64 for leaf in leaves.values()):
         return None
-    leaves = named_leaves(extra["z_grad"])
-    if any(leaf.dtype != np.float64 for leaf in leaves.values()):
-        return None
-    return -columns(in_order(leaves))[0]
-
-
-def _of_potential(mcmc: Any, kept: PyTree, extra: Mapping[str, Any]) -> Samples:
-    """Return samples from a run of a bare `potential_fn`: its positions are the unconstrained draws."""
-    if mcmc.postprocess_fn is not None:
-        raise InputError("the run has a `postprocess_fn`: its unconstrained draws are not there. Run it without one.")
-    potential = mcmc.sampler._potential_fn
-    of_vector = position_of_vector(kept)
-    log_density = by_jax(lambda x: -potential(of_vector(x)), _forward(mcmc.sampler))
-    return samples_of_tree(kept, log_density, _kept_scores(extra), gradients=_gradients(extra))
+    return -columns({name: leaves[name] for name in order or leaves})[0]

@@ -13,10 +13,9 @@ from ..runtime.progress import bar
 from ..runtime.validation import InputError
 from ..samples.log_density import LogDensity
 from ..samples.samples import Parameters, Samples
-from . import stan_names
-from .cmdstan import gradients_of, read_table, stack
+from .cmdstan import bases, gather, gradients_of, label_of, read_table, split_name, stack
 from .foreign import foreign
-from .shared import entry
+from .shared import entry, labels
 
 
 def from_stan(fit: object, model: object) -> Samples:
@@ -45,9 +44,6 @@ def from_stan(fit: object, model: object) -> Samples:
     return asyncio.run(_of_pystan(fit, model))
 
 
-# PyStan ----------------------------------------------------------------------------------------------
-
-
 async def _of_pystan(fit: Any, model: Any) -> Samples:
     """Ask PyStan's server for the unconstrained draws and their gradients, one request after the other."""
     # the same requests as model.grad_log_prob makes, without a new server for every one: four times as fast
@@ -72,7 +68,7 @@ async def _of_pystan(fit: Any, model: Any) -> Samples:
         # the parameters block comes first, and its size is what one draw without the rest has
         u = list(await ask("transform_inits", constrained_parameters=at(0, 0, arrays)))
         there = model.constrained_param_names[: len(await constrain(u))]
-        block = [name for name in arrays if name in stan_names.bases(there)]
+        block = [name for name in arrays if name in bases(there)]
         chains, draws = next(iter(arrays.values())).shape[:2]
         unconstrained = np.empty((chains, draws, len(u)))
         scores = np.empty_like(unconstrained)
@@ -85,9 +81,10 @@ async def _of_pystan(fit: Any, model: Any) -> Samples:
         # Stan does not tell whose a coordinate is; it moves its own parameter, and of others only later ones
         u, here = unconstrained[0, 0].tolist(), await constrain(unconstrained[0, 0].tolist())
         moved = [await constrain([*u[:i], u[i] + 0.1, *u[i + 1 :]]) for i in range(len(u))]
-        owners = [stan_names.split(there[int(np.argmax(value != here))])[0] for value in moved]
-    parameters = Parameters(arrays, shown=block)
-    return Samples(unconstrained, scores, stan_names.own_labels(owners), parameters=parameters)
+        owners = [split_name(there[int(np.argmax(value != here))])[0] for value in moved]
+    entries = {name: iter(labels(name, (n,) if (n := owners.count(name)) > 1 else ())) for name in owners}
+    names = [next(entries[name]) for name in owners]
+    return Samples(unconstrained, scores, names, parameters=Parameters(arrays, shown=block))
 
 
 def _arrays_of_pystan(fit: Any) -> dict[str, np.ndarray]:
@@ -98,9 +95,6 @@ def _arrays_of_pystan(fit: Any) -> dict[str, np.ndarray]:
         by_draw = fit[name].reshape(*shape, -1, fit.num_chains)
         arrays[name] = np.moveaxis(by_draw, (-1, -2), (0, 1))[:, skip:]
     return arrays
-
-
-# BridgeStan ------------------------------------------------------------------------------------------
 
 
 def _of_bridgestan(fit: object, model: Any) -> Samples:
@@ -117,25 +111,25 @@ def _of_bridgestan(fit: object, model: Any) -> Samples:
             )
         draws = np.asarray(draws, np.float64)
         flat = _each(lambda u: model.param_constrain(u, include_tp=True), draws)
-        arrays = stan_names.gather(known, flat)
+        arrays = gather(known, flat)
     else:
         arrays, spent = _arrays_of(fit)
-        missing = [name for name in stan_names.bases(names) if name not in arrays]
+        missing = [name for name in bases(names) if name not in arrays]
         if missing:
             raise InputError(f"`fit` has no {', '.join(missing)}, and the density depends on all parameters.")
-        columns = [entry(arrays[base], index) for base, index in map(stan_names.split, names)]
+        columns = [entry(arrays[base], index) for base, index in map(split_name, names)]
         draws = _each(model.param_unconstrain, np.stack(columns, axis=-1))
     scores = _each(lambda u: model.log_density_gradient(u, propto=True, jacobian=True)[1], draws)
-    labels = [stan_names.label(name) for name in model.param_unc_names()]
-    parameters = Parameters(arrays, shown=stan_names.bases(names))
+    coordinates = [label_of(name) for name in model.param_unc_names()]
+    parameters = Parameters(arrays, shown=bases(names))
 
     def constrain(u: object) -> dict[str, Any]:
         """Return parameters and transformed parameters at one vector of numbers, not a traced one."""
         row = np.ascontiguousarray(np.asarray(u), dtype=np.float64)
         flat = model.param_constrain(row, include_tp=True)
-        return {name: array[0, 0] for name, array in stan_names.gather(known, np.asarray(flat)[None, None]).items()}
+        return {name: array[0, 0] for name, array in gather(known, np.asarray(flat)[None, None]).items()}
 
-    return Samples(draws, scores, labels, constrain, parameters, _log_density(model), gradients=spent)
+    return Samples(draws, scores, coordinates, constrain, parameters, _log_density(model), gradients=spent)
 
 
 def _log_density(model: Any) -> LogDensity:
@@ -183,7 +177,7 @@ def _arrays_of(fit: Any) -> tuple[dict[str, np.ndarray], int | None]:
         return _arrays_of_pystan(fit), None
     if library == "cmdstanpy":
         tables = [read_table(path) for path in fit.runset.csv_files]
-        return stan_names.gather(tables[0].names, stack(tables)), gradients_of(tables)
+        return gather(tables[0].names, stack(tables)), gradients_of(tables)
     if isinstance(fit, Mapping):
         return {str(name): np.asarray(array) for name, array in fit.items()}, None
     raise InputError(

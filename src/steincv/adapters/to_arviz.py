@@ -19,11 +19,10 @@ def to_arviz(estimate: "Estimate") -> Any:
     for name, columns in _variables(estimate.labels).items():
         array = estimate.controlled[..., [column for column, _ in columns]]
         axes = _grid([index for _, index in columns])
-        if axes is None:
-            axes = [[", ".join(index) for _, index in columns]]
         posterior[name] = array.reshape(*array.shape[:2], *map(len, axes))
         dims[name] = [f"{name}_dim_{i}" for i in range(len(axes))]
-        coords |= {dim: _whole(axis) for dim, axis in zip(dims[name], axes, strict=True)}
+        for dim, axis in zip(dims[name], axes, strict=True):  # positions are numbers, if all of them are
+            coords[dim] = [int(label) for label in axis] if all(map(str.isdecimal, axis)) else axis
     dims = {name: axes for name, axes in dims.items() if axes}
     if int(arviz.__version__.split(".")[0]) >= 1:
         return arviz.from_dict({"posterior": posterior}, coords=coords, dims=dims)
@@ -43,15 +42,11 @@ def _variables(labels: tuple[str, ...]) -> dict[str, list[tuple[int, tuple[str, 
     return found
 
 
-def _grid(indices: list[tuple[str, ...]]) -> list[list[str]] | None:
-    """Return the labels of every axis, if the indices are all their combinations in order."""
+def _grid(indices: list[tuple[str, ...]]) -> list[list[str]]:
+    """Return the labels of every axis, if the indices are all their combinations in order; else make them one axis."""
+    one = [[", ".join(index) for index in indices]]
     if len({len(index) for index in indices}) != 1:
-        return None
+        return one
     axes = [list(dict.fromkeys(axis)) for axis in zip(*indices, strict=True)]
     grid = [tuple(axes[k][i] for k, i in enumerate(place)) for place in np.ndindex(*map(len, axes))]
-    return axes if grid == indices else None
-
-
-def _whole(axis: list[str]) -> list[Any]:
-    """Return positions as numbers, if they all are."""
-    return [int(label) for label in axis] if all(label.isdecimal() for label in axis) else axis
+    return axes if grid == indices else one

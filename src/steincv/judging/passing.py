@@ -328,8 +328,8 @@ class Passed:
         tile = source.rows(np.arange(min(ROOM.head, source.shape[1], source.step)))
         head = Samples.trusted(tile.draws, tile.scores, source.names)
         variance = stein_columns(*self.standardise(head)).var(axis=0)
-        found = average(self.stein.means())
-        found = Average(found.mean, found.standard_error, self.stein.effective(variance, found), found.error_ess)
+        found = average(self.stein.means(), tails=False)
+        found = Average(found.mean, found.standard_error, self.stein.effective(variance, found))
         scale = np.abs(tile.draws - tile.draws[0, 0]).max(axis=(0, 1))  # its size is enough
         return status_of_stein_means(found, moved_scores(head, np.where(scale > 0, scale, 1.0)), source.shape[2])
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..result import Estimate
-from .clean import clean
 from .running import running, window
+from .terminal import clean
 from .text import LARGEST_GAIN, plus_minus, times
 
 

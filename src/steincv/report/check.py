@@ -10,7 +10,7 @@ from ..judging.diagnostics import LOW_ESS, STEIN_LIMIT, TAIL_LIMIT, SteinCheck, 
 from ..judging.error_bars import average, split_rhat, tail_index
 from ..result import listed
 from ..samples.samples import Samples
-from .clean import clean
+from .terminal import clean
 from .text import rich_rows
 
 # Share of draws that may equal an earlier one: half of the proposals rejected, as by a random walk in one dimension.

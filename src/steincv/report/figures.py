@@ -15,9 +15,9 @@ from ..runtime.arrays import whole_file
 from ..runtime.validation import InputError, StrPath
 from ..samples.samples import Samples
 from .check import coordinate_z
-from .clean import clean
 from .geometry import Geometry, deviation
 from .running import running, window
+from .terminal import clean
 from .text import LARGEST_GAIN, times
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from ..stein.learned.coordinates import (
     learned_coordinates,
 )
 from ..stein.learned.layers import Affine, Bend, Couple, Layer
-from .clean import clean
+from .terminal import clean
 from .text import aligned, as_html
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 from ..result import Estimate, listed
 from . import charts
 from .charts import escaped, label_html
-from .clean import short_method
+from .terminal import short_method
 from .text import effort
 
 MOST_TABLE_ROWS = 2000
@@ -18,24 +18,22 @@ MOST_NAMED = 8  # outputs that a sentence names
 
 def methods(estimate: Estimate) -> str:
     """Return the section as HTML."""
-    members = members_of(estimate.info)
-    body = _stacked(estimate, members) if members else _single(estimate)
+    members, took = members_of(estimate.info), escaped(seconds_of(estimate.info))
+    if members:
+        body = _stacked(estimate, members)
+    elif all(method == "plain" for method in estimate.method):
+        body = f"<p>No control variate was used: the plain means are reported. Finding out took {took}.</p>"
+    else:
+        folds = estimate.info.get("folds", ())
+        count = len(folds) if isinstance(folds, Sequence) else 0
+        fitted = f"fitted {count} times, each time on other draws than it was used on" if count > 1 else "fitted once"
+        body = f"<p><b>{escaped(method_names(estimate))}</b>, {fitted}, in {took}.</p>"
     lines = "".join(f"<p>{escaped(line)}</p>\n" for line in effort(estimate.info))
     return f"""<section aria-labelledby="methods">
 <h2 id="methods">How it was done</h2>
 {body}
 {lines}</section>
 """
-
-
-def _single(estimate: Estimate) -> str:
-    if all(method == "plain" for method in estimate.method):
-        took = escaped(seconds_of(estimate.info))
-        return f"<p>No control variate was used: the plain means are reported. Finding out took {took}.</p>"
-    folds = estimate.info.get("folds", ())
-    count = len(folds) if isinstance(folds, Sequence) else 0
-    fitted = f"fitted {count} times, each time on other draws than it was used on" if count > 1 else "fitted once"
-    return f"<p><b>{escaped(method_names(estimate))}</b>, {fitted}, in {escaped(seconds_of(estimate.info))}.</p>"
 
 
 def _stacked(estimate: Estimate, members: list["Member"]) -> str:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -72,31 +71,21 @@ def net_gain(result: Estimate, sampling_seconds: float, gradients: int | None = 
     sampling = float(sampling_seconds)
     net = gain * sampling / (sampling + fitting + orbits)
     known = (gain, sampling, fitting, orbits, net)
-    advice = " ".join([_verdict(*known), *_cheaper(result, ran, sampling, fitting, spent)])
-    return NetGain(*known, advice, replace(result, info={**result.info, "net_gain": advice}))
-
-
-def _verdict(gain: float, sampling: float, fitting: float, orbits: float, net: float) -> str:
     cost = f"{fitting:.3g} s of fitting" + (f" and {orbits:.3g} s of orbits" if orbits else "")
-    if net < 1:
-        return (
-            f"Run the sampler longer: a gain of {gain:.3g} for {cost} is less than the same seconds bring in longer "
-            f"chains, {1 / net:.3g} times as much."
-        )
-    return (
+    advice = (
         f"Control variates: {cost} beside {sampling:.3g} s of sampling gave what {gain * sampling:.3g} s of sampling "
         f"would, {net:.3g} times as much per second."
     )
-
-
-def _cheaper(result: Estimate, ran: Mapping[str, Any], sampling: float, fitting: float, spent: int | None) -> list[str]:
-    """Say what else would cost little: orbits, where their price is known, and a richer method."""
-    said = []
-    if not ran and spent is not None:
-        chains, draws = result.values.shape[:2]
-        seconds = sampling / spent * (STATES - 1) * chains * draws
-        if seconds < sampling:
-            said.append(f"Orbits of {STATES} states would take about {seconds:.3g} s, if the model can be asked.")
+    if net < 1:
+        advice = (
+            f"Run the sampler longer: a gain of {gain:.3g} for {cost} is less than the same seconds bring in longer "
+            f"chains, {1 / net:.3g} times as much."
+        )
+    # what else would cost little: orbits, where their price is known, and a richer method
+    chains, draws = result.values.shape[:2]
+    price = math.inf if ran or spent is None else sampling / spent * (STATES - 1) * chains * draws
+    if price < sampling:
+        advice += f" Orbits of {STATES} states would take about {price:.3g} s, if the model can be asked."
     if fitting < CHEAP * sampling and "members" not in result.info:
-        said.append("Fitting is cheap here: try Auto().")
-    return said
+        advice += " Fitting is cheap here: try Auto()."
+    return NetGain(*known, advice, replace(result, info={**result.info, "net_gain": advice}))

@@ -92,6 +92,11 @@ def _head(estimate: Estimate) -> str:
     if helped and len(factor) > 1:
         facts.insert(1, ("least and most", f"{times(factor.min())} to {times(factor.max())}"))
     shown = "".join(f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>" for name, value in facts)
+    headline = estimate.gained()
+    if any(s.code is Code.STEIN_MEAN for found in estimate.status for s in found):
+        headline = "The plain means are reported, because the scores do not fit the draws."
+        if helped:
+            headline = "These means are not to be trusted: the scores do not fit the draws."
     alarms = {s.code for found in _statuses(estimate) for s in found if s.code in ALARMS}
     banner = "".join(
         f'<div class="alarm" role="alert"><p><b>{escaped(MEANINGS[code].title)}.</b> '
@@ -101,19 +106,10 @@ def _head(estimate: Estimate) -> str:
     )
     return f"""<header>
 <p class="kicker"><b>steincv</b> · expectations with control variates · {escaped(method_names(estimate))}</p>
-<h1>{escaped(_headline(estimate))}</h1>
+<h1>{escaped(headline)}</h1>
 {banner}
 <dl class="facts">{shown}</dl>
 </header>"""
-
-
-def _headline(estimate: Estimate) -> str:
-    """Say what was gained in one sentence, or why nothing is to be believed."""
-    if all(s.code is not Code.STEIN_MEAN for found in estimate.status for s in found):
-        return estimate.gained()
-    if all(method == "plain" for method in estimate.method):
-        return "The plain means are reported, because the scores do not fit the draws."
-    return "These means are not to be trusted: the scores do not fit the draws."
 
 
 def _picture(estimate: Estimate) -> str:

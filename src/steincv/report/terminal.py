@@ -1,6 +1,7 @@
-"""The terminal: sentences on stdout, a spinner on stderr. Light, so that something appears at once."""
+"""Text that may hold anything made safe to print; sentences on stdout, a spinner on stderr. It imports little."""
 
 import importlib
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -8,10 +9,22 @@ from contextlib import contextmanager, suppress
 from rich.console import Console
 from rich.text import Text
 
-from .clean import clean
-
 # Columns of a table that goes into a file or a pipe, where it may be as wide as it needs.
 UNBOUNDED_WIDTH = 160
+
+
+def clean(text: object, longest: int | None = None) -> str:
+    r"""`text` on one line, with control characters written out (`\x1b`), cut to `longest` characters."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+    return shown if longest is None or len(shown) <= longest else shown[: longest - 1] + "…"
+
+
+def short_method(method: str, longest: int = 36) -> str:
+    """Return the method without the settings that were left to it: `Polynomial(degree=2)`, `plain`."""
+    if method.startswith("Stack("):  # its members would fill the line, and are listed with their weights
+        return "Stack"
+    kept = re.sub(r"(, )?\b\w+=('auto'|None)(?=[,)])", "", method).replace("(, ", "(")
+    return clean(kept.removesuffix("()"), longest)
 
 
 def console(stderr: bool = False) -> Console:

@@ -7,7 +7,7 @@ never sees a label as markup.
 import html
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from rich import box
@@ -18,7 +18,7 @@ from rich.text import Text
 from ..judging.diagnostics import ALARMS, RACED, STEIN_LIMIT, Code, Status, SteinCheck
 from ..judging.verdict import BEYOND
 from ..result import Estimate, listed
-from .clean import clean, short_method
+from .terminal import clean, short_method
 
 HEADER = ("", "plain ± mcse", "controlled ± mcse", "gain", "method", "status")
 MOST_ROWS = 60
@@ -93,18 +93,18 @@ def output_rows(
             yield cells, part.status[k]
 
 
-def _shown(estimate: Estimate) -> tuple[list[tuple[tuple[str, ...], tuple[Status, ...]]], str]:
-    """Return the first rows, and a line about those left out."""
+def _shown(estimate: Estimate) -> tuple[list[tuple[tuple[str, ...], tuple[Status, ...]]], int, str]:
+    """Return the first rows, how many columns to show (no empty one of statuses), and a line about rows left out."""
     rows = list(output_rows(estimate))
-    left = len(rows) - MOST_ROWS
-    return rows[:MOST_ROWS], f"... and {left} more; summary() has them all." if left > 0 else ""
+    shown, left = rows[:MOST_ROWS], len(rows) - MOST_ROWS
+    columns = len(HEADER) if any(cells[-1] for cells, _ in shown) else len(HEADER) - 1
+    return shown, columns, f"... and {left} more; summary() has them all." if left > 0 else ""
 
 
 def table(estimate: Estimate) -> str:
     """Return plain and controlled means side by side, each rounded by its own error."""
-    rows, note = _shown(estimate)
-    last = len(HEADER) if any(cells[-1] for cells, _ in rows) else -1  # no empty status column
-    lines = aligned([row[:last] for row in (HEADER, *(cells for cells, _ in rows))], range(1, 4))
+    rows, columns, note = _shown(estimate)
+    lines = aligned([row[:columns] for row in (HEADER, *(cells for cells, _ in rows))], range(1, 4))
     return "\n".join([*lines, note] if note else lines)
 
 
@@ -123,7 +123,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Container[int]) -> list[str]:
 
 def html_table(estimate: Estimate) -> str:
     """Return the table for a notebook, with what was gained and the messages below."""
-    rows, note = _shown(estimate)
+    rows, _, note = _shown(estimate)
     notes = [note, estimate.gained(), *estimate.warnings(), *effort(estimate.info)]
     return as_html(HEADER, [cells for cells, _ in rows], [clean(text) for text in notes if text])
 
@@ -141,15 +141,14 @@ def as_html(header: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequenc
 
 def rich_table(estimate: Estimate) -> Table:
     """Return the table for a terminal, with gains in green and alarms in red."""
-    rows, note = _shown(estimate)
-    last = len(HEADER) if any(cells[-1] for cells, _ in rows) else -1  # no empty status column
+    rows, columns, note = _shown(estimate)
     styled = []
     for cells, found in rows:
         gained = ("bold", "green", "") if cells[4] != "plain" else ("", "dim", "dim")
         alarm, calm = any(s.code in ALARMS for s in found), all(s.code in CALM for s in found)
         styles = ("", "", *gained, "red" if alarm else "" if calm else "yellow")
-        styled.append([*zip(cells, styles, strict=True)][:last])
-    return rich_rows(HEADER[:last], styled, range(1, 4), note, unwrapped=4)
+        styled.append([*zip(cells, styles, strict=True)][:columns])
+    return rich_rows(HEADER[:columns], styled, range(1, 4), note, unwrapped=4)
 
 
 def rich_rows(
@@ -183,34 +182,22 @@ def stein_table(check: SteinCheck, most: int = 8) -> Table:
 # What the default did besides fitting, one line each -----------------------------------------------
 
 
-class Shown(NamedTuple):
-    """Members that are said to be left out, at most, and characters of a reason and of advice."""
-
-    members: int = 8
-    reason: int = 120
-    advice: int = 400
-
-
-SHOWN = Shown()
-
-
 def effort(info: Mapping[str, Any]) -> list[str]:
     """Return the lines, none where nothing is to be said; `info` may come from a file and hold anything."""
     lines = [_left_out(info.get("left_out")), _orbits(info.get("orbits"))]
     if isinstance(why := info.get("fitting"), str):
-        lines.append(f"Draws to fit on were {clean(why, SHOWN.reason)}")
+        lines.append(f"Draws to fit on were {clean(why, 120)}")
     if isinstance(advice := info.get("net_gain"), str):
-        lines.append(clean(advice, SHOWN.advice))
+        lines.append(clean(advice, 400))
     return [line for line in lines if line]
 
 
 def _left_out(entries: object) -> str:
-    if not isinstance(entries, list | tuple):
-        return ""
+    entries = entries if isinstance(entries, list | tuple) else ()
     every = [entry for entry in entries if isinstance(entry, list | tuple) and len(entry) == 2]
     pairs = [entry for entry in every if entry[1] != RACED]
-    said = [f"{short_method(str(name), 80)} ({clean(str(why), SHOWN.reason)})" for name, why in pairs]
-    said = [listed(said, SHOWN.members)] if said else []
+    said = [f"{short_method(str(name), 80)} ({clean(str(why), 120)})" for name, why in pairs]
+    said = [listed(said, 8)] if said else []
     if raced := len(every) - len(pairs):  # which is usual: `info` names them
         said.append(f"{raced} member{'s' * (raced > 1)} that {RACED}")
     return f"Left out: {'; '.join(said)}." if said else ""
@@ -225,7 +212,7 @@ def _orbits(entry: object) -> str:
     if states <= 1 and seconds > 0:
         return f"Orbits: none, because one gradient per draw would take {seconds:.3g} s."
     if states <= 1 and isinstance(entry.get("why"), str):
-        return f"Orbits: none, because f is not known at new points: {clean(entry['why'], SHOWN.reason)}"
+        return f"Orbits: none, because f is not known at new points: {clean(entry['why'], 120)}"
     if states <= 1 and sampler >= 0:
         return f"Orbits: none, because the sampler took {sampler:,.0f} gradients only."
     if not (states > 1 and gradients > 0 and step > 0):

@@ -17,20 +17,17 @@ from .validation import InputError, StrPath, reading, reserve
 
 
 class FileLimits(NamedTuple):
-    """Bounds on what is believed of a file written by anyone."""
+    """Bounds on what is believed of a file written by anyone.
 
-    # Random numbers hardly compress: an array that grows more than this, and is not small, is no data of ours.
+    Random numbers hardly compress: an array that grows by more than `expansion`, and is not small, is no data of ours.
+    """
+
     expansion: int = 100
-    # An array of this many bytes harms nobody.
-    small: int = 64 << 20
-    # Bytes that are decompressed at a time.
-    piece: int = 1 << 20
+    small: int = 64 << 20  # bytes that harm nobody
+    piece: int = 1 << 20  # bytes that are decompressed at a time
 
 
 LIMITS = FileLimits()
-
-
-# Writing ---------------------------------------------------------------------------------------------
 
 
 def refuse_target(path: StrPath, *, force: bool) -> None:

@@ -57,16 +57,14 @@ def cache_folder() -> Path | None:
     if chosen == "0":
         return None
     with suppress(OSError, RuntimeError):
-        folder = Path(chosen) if chosen else _user_cache() / "steincv"
+        if sys.platform == "win32":
+            usual = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+        elif sys.platform == "darwin":
+            usual = Path.home() / "Library" / "Caches"
+        else:
+            usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = Path(chosen) if chosen else usual / "steincv"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if os.access(folder, os.W_OK):
             return folder
     return None
-
-
-def _user_cache() -> Path:
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

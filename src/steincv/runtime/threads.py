@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,17 +166,7 @@ class Shared:
     sent: Any
 
 
-class Here:
-    """No executor: a task is done when its answer is asked for."""
-
-    def share(self, arrays: Arrays) -> Shared:
-        return Shared(arrays, arrays)
-
-    def start(self, task: Callable[..., Any], shared: Shared, *arguments: Any) -> Callable[[], Any]:
-        return lambda: task(shared.here, *arguments)
-
-
-class Team(Here):
+class Team:
     """The workers of an executor."""
 
     def __init__(self, executor: Executor, folder: Path):
@@ -193,7 +183,10 @@ class Team(Here):
 
     def _send(self, arrays: Arrays) -> Any:
         if isinstance(self.executor, ProcessPoolExecutor):
-            return _Mapped.of(arrays, self.folder / str(len(self._shared)))
+            files = {name: self.folder / f"{len(self._shared)}_{i}.npy" for i, name in enumerate(arrays)}
+            for name, file in files.items():
+                np.save(file, arrays[name], allow_pickle=False)
+            return files
         client: Any = getattr(self.executor, "_client", None)
         if hasattr(client, "scatter"):  # Dask's
             try:
@@ -203,14 +196,16 @@ class Team(Here):
         return arrays
 
     def start(self, task: Callable[..., Any], shared: Shared, *arguments: Any) -> Callable[[], Any]:
+        """Send a task; return a function that waits for its answer."""
+
         def submit() -> Future:
             self.futures.append(self.executor.submit(_answer, task, shared.sent, *arguments))
             return self.futures[-1]
 
-        futures = iter([_attempted(submit)])
+        first = _attempted(submit)
 
         def result() -> Any:
-            for attempt in (next(futures), None):
+            for attempt in (first, None):
                 try:
                     future = (attempt or _attempted(submit)).result()  # fails where the pool is broken already
                     return future.result()
@@ -231,44 +226,26 @@ class Team(Here):
         return {"kind": type(self.executor).__name__, "sent": len(self.futures), "done_here": list(self.done_here)}
 
 
-@dataclass(frozen=True)
-class _Mapped:
-    """Arrays in a folder of this machine, which a process maps instead of getting a copy."""
-
-    folder: str
-    names: tuple[str, ...]
-
-    @classmethod
-    def of(cls, arrays: Arrays, folder: Path) -> "_Mapped":
-        folder.mkdir()
-        for i, array in enumerate(arrays.values()):
-            np.save(folder / f"{i}.npy", array, allow_pickle=False)
-        return cls(str(folder), tuple(arrays))
-
-    def arrays(self) -> Arrays:
-        return {
-            name: np.load(Path(self.folder) / f"{i}.npy", mmap_mode="r", allow_pickle=False)
-            for i, name in enumerate(self.names)
-        }
+def _answer(task: Callable[..., Any], sent: Mapping[str, Any], *arguments: Any) -> Any:
+    """Run a task in a worker, on arrays that travelled or that it maps from their files."""
+    mapped = {
+        name: np.load(array, mmap_mode="r", allow_pickle=False) if isinstance(array, Path) else array
+        for name, array in sent.items()
+    }
+    return task(mapped, *arguments)
 
 
-def _answer(task: Callable[..., Any], sent: Any, *arguments: Any) -> Any:
-    """Run a task in a worker, on arrays that travelled or that it maps from a file."""
-    return task(sent.arrays() if isinstance(sent, _Mapped) else sent, *arguments)
+_present: ContextVar[Team | None] = ContextVar("team", default=None)
 
 
-_HERE = Here()
-_present: ContextVar[Here | None] = ContextVar("team", default=None)
-
-
-def team() -> Here:
-    """Who works for the estimate that is being made."""
-    return _present.get() or _HERE
+def team() -> Team | None:
+    """Return who works for the estimate that is being made, None for this process."""
+    return _present.get()
 
 
 @contextmanager
-def workers(executor: object) -> Iterator[Here]:
-    """Inside the block `team()` is the executor's, or this process where there is none."""
+def workers(executor: object) -> Iterator[Team | None]:
+    """Inside the block `team()` is the executor's; where there is none, it is what it was."""
     if executor is None:
         yield team()
         return
@@ -282,11 +259,8 @@ def workers(executor: object) -> Iterator[Here]:
         crew = Team(executor, Path(folder))
         token = _present.set(crew)
         try:
-            if isinstance(executor, ThreadPoolExecutor):
-                # the number of BLAS threads is the process's: set once, or threads undo each other's settings
-                with blas_threads(0):
-                    yield crew
-            else:
+            # the number of BLAS threads is the process's: set once, or threads undo each other's settings
+            with blas_threads(0) if isinstance(executor, ThreadPoolExecutor) else nullcontext():
                 yield crew
         finally:
             _present.reset(token)

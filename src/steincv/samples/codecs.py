@@ -20,16 +20,6 @@ except ImportError:  # then the sums of shards are not compared
 SIMPLE_TYPE = re.compile(r"[<>|=]?[fiub]\d{1,2}")
 
 
-class Room(NamedTuple):
-    """Bytes that the dictionary of an .xz file may take, and that checksums and headers add to what they are put on."""
-
-    xz: int = 64 << 20
-    around: int = 64
-
-
-ROOM = Room()
-
-
 class Damaged(ValueError):
     """Says what is wrong with encoded bytes."""
 
@@ -77,7 +67,7 @@ def _undone(codec: Codec, value: Any, size: int, shape: tuple[int, ...], dtype: 
         return body
     if name == "numcodecs":
         return _other(settings, value, size, math.prod(shape))
-    return expanded(name, bytes(value), size + ROOM.around, size)
+    return expanded(name, bytes(value), size)
 
 
 def _numbers(value: Any, settings: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -109,8 +99,8 @@ def _texts(data: bytes, count: int) -> np.ndarray:
 def _other(settings: dict[str, Any], value: Any, size: int, count: int) -> Any:
     """Undo a codec of numcodecs: a compressor as anywhere else, a filter by that package."""
     name = str(settings.get("id"))
-    if name in EXPANDED:
-        return expanded(name, bytes(value), size + ROOM.around, size)
+    if name in ("blosc", "lz4", "zstd", "zlib", "gzip", "bz2", "lzma"):
+        return expanded(name, bytes(value), size)
     if name == "vlen-utf8":
         return _texts(bytes(value), count)
     for key in ("dtype", "astype", "encode_dtype", "decode_dtype"):
@@ -119,17 +109,12 @@ def _other(settings: dict[str, Any], value: Any, size: int, count: int) -> Any:
     return numcodecs.get_codec(settings).decode(np.ascontiguousarray(value) if isinstance(value, np.ndarray) else value)
 
 
-# Compressors -----------------------------------------------------------------------------------------
-
-
-EXPANDED = ("blosc", "lz4", "zstd", "zlib", "gzip", "bz2", "lzma")
-
-
-def expanded(name: str, data: bytes, most: int, expected: int) -> bytes | np.ndarray:
-    """Decompress to at most `most` bytes; `expected` is for a compressor that does not say how many they are."""
+def expanded(name: str, data: bytes, size: int) -> bytes | np.ndarray:
+    """Decompress to `size` bytes, or some more: what checksums and headers add to what they are put on."""
+    most = size + 64
     if name in ("blosc", "lz4", "zstd"):
-        length = {"blosc": _blosc_length, "lz4": _lz4_length, "zstd": _zstd_length}[name](data)
-        length = expected if length is None else length
+        length = _claimed(name, data)
+        length = size if length is None else length
         if length > most:
             raise Damaged(f"claims to expand to {length} bytes, more than its shape has")
         into = np.empty(length, np.uint8)
@@ -141,24 +126,20 @@ def expanded(name: str, data: bytes, most: int, expected: int) -> bytes | np.nda
     return _streamed(name, data, most)
 
 
-def _blosc_length(data: bytes) -> int:
-    if len(data) < 16 or int.from_bytes(data[12:16], "little") != len(data):
-        raise Damaged("is cut off")
-    return int.from_bytes(data[4:8], "little")
-
-
-def _lz4_length(data: bytes) -> int:
-    return int.from_bytes(data[:4], "little")
-
-
-def _zstd_length(data: bytes) -> int | None:
-    """Return the length that the first frame claims (RFC 8878, section 3.1.1.1), or None where it does not say."""
+def _claimed(name: str, data: bytes) -> int | None:
+    """Return the length that a header claims, or None where it does not say."""
+    if name == "lz4":
+        return int.from_bytes(data[:4], "little")
+    if name == "blosc":
+        if len(data) < 16 or int.from_bytes(data[12:16], "little") != len(data):
+            raise Damaged("is cut off")
+        return int.from_bytes(data[4:8], "little")
+    # the first frame of Zstandard: RFC 8878, section 3.1.1.1
     if len(data) < 6 or data[:4] != b"\x28\xb5\x2f\xfd":
         raise Damaged("does not begin as Zstandard does")
     flags = data[4]
     single = flags >> 5 & 1
-    at = 5 + (not single) + (0, 1, 2, 4)[flags & 3]
-    width = (single, 2, 4, 8)[flags >> 6]
+    at, width = 5 + (not single) + (0, 1, 2, 4)[flags & 3], (single, 2, 4, 8)[flags >> 6]
     if not width:
         return None
     return int.from_bytes(data[at : at + width], "little") + (256 if width == 2 else 0)
@@ -171,7 +152,7 @@ def _streamed(name: str, data: bytes, most: int) -> bytes:
         if name == "bz2":
             stream = bz2.BZ2Decompressor()
         elif name == "lzma":
-            stream = lzma.LZMADecompressor(lzma.FORMAT_AUTO, memlimit=ROOM.xz)
+            stream = lzma.LZMADecompressor(lzma.FORMAT_AUTO, memlimit=64 << 20)  # for its dictionary
         else:
             stream = zlib.decompressobj(31 if name == "gzip" else 15)
         found += stream.decompress(data, max(1, most + 1 - len(found)))

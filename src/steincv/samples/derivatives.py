@@ -132,14 +132,9 @@ class Derivatives:
         return np.broadcast_to(np.eye(self.outputs)[output], (len(self.points), self.outputs))
 
     def _pieces(self, at: Callable, *others: np.ndarray) -> np.ndarray:
-        columns, tools = (self.points, *others), _tools()
-        piece = tools.SIZES.piece
+        tools = _tools()
         with tools.jax.enable_x64(True):
-            parts = [
-                tools.mapped(at, tuple(column[i : i + piece] for column in columns))
-                for i in range(0, len(self.points), piece)
-            ]
-        return np.concatenate(parts)
+            return tools.in_pieces(at, (self.points, *others))
 
 
 def _tools() -> ModuleType:

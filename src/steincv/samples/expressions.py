@@ -27,20 +27,11 @@ class Limits(NamedTuple):
 
 LIMITS = Limits()
 
-ONE_ARGUMENT: dict[str, Callable] = {
-    "exp": np.exp,
-    "log": np.log,
-    "sqrt": np.sqrt,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "tanh": np.tanh,
+FUNCTIONS: dict[str, np.ufunc] = {
+    **{f.__name__: f for f in (np.exp, np.log, np.sqrt, np.sin, np.cos, np.tan, np.tanh)},
     "abs": np.abs,
-    "expit": scipy.special.expit,
-    "logit": scipy.special.logit,
+    **{f.__name__: f for f in (scipy.special.expit, scipy.special.logit, np.minimum, np.maximum)},
 }
-TWO_ARGUMENTS: dict[str, Callable] = {"minimum": np.minimum, "maximum": np.maximum}
-FUNCTIONS = (*ONE_ARGUMENT, *TWO_ARGUMENTS)
 BINARY: dict[type, Callable] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -170,14 +161,13 @@ class _Walk:
         raise InputError(f"`{self.text}`: there is no parameter `{name}`; {hint}.")
 
     def _call(self, name: str, arguments: list[Any]) -> Any:
-        expected = 1 if name in ONE_ARGUMENT else 2
-        function = ONE_ARGUMENT.get(name) or TWO_ARGUMENTS.get(name)
-        if function is None:
+        if name not in FUNCTIONS:
             close = difflib.get_close_matches(name, FUNCTIONS, n=1)
             hint = f"did you mean {close[0]}? " if close else ""
             raise InputError(f"`{self.text}`: there is no function `{name}`; {hint}{HELP}")
-        if len(arguments) != expected:
-            takes = "one argument" if expected == 1 else "two arguments"
+        function = FUNCTIONS[name]
+        if len(arguments) != function.nin:
+            takes = "one argument" if function.nin == 1 else "two arguments"
             raise InputError(f"`{self.text}`: {name} takes {takes}, got {len(arguments)}.")
         return function(*arguments)
 

@@ -83,8 +83,6 @@ def labelled_samples(where: str, group: Groups, shown: Iterable[str] | None = No
             f"{', '.join(seen[:8]) or 'nothing there'}). With nutpie: "
             f"nutpie.sample(model, store_unconstrained=True, store_gradient=True)."
         )
-    for variable in kept[:2]:
-        refuse_claims(where, variable)
     names = coordinate_names(where, kept, 3)
     axes = ("chain", "draw", *rest(kept.draws))
     draws, scores = (_numbers(where, variable, axes) for variable in kept[:2])
@@ -114,8 +112,11 @@ def kept_gradients(where: str, group: Groups) -> Kept | None:
 
 
 def coordinate_names(where: str, kept: Kept, axes: int | None = None) -> list[str]:
-    """Return the names of the coordinates; refuse axes that are not those of draws and scores, `axes` of them."""
+    """Return the names of the coordinates; refuse what are no draws and scores, on `axes` axes."""
     draws, scores, group = kept
+    for variable in kept[:2]:
+        refuse_no_numbers(where, variable)
+        refuse_claims(where, variable)
     last = rest(draws)
     fits = len(last) == 1 and set(draws.dims) == set(scores.dims) and "draw" in draws.dims
     if not fits or len(draws.dims) != (axes or len(draws.dims)):
@@ -195,14 +196,10 @@ def _owners(posterior: Group, names: Sequence[str]) -> list[str]:
 
     All variables where it is not clear whose a coordinate is.
     """
-    variables = _at_every_draw(posterior)
-    owners = [owner for label in names if (owner := _owner(label, variables)) is not None]
-    return list(dict.fromkeys(owners)) if len(owners) == len(names) else variables
-
-
-def _owner(label: str, variables: Iterable[str]) -> str | None:
-    """Return the variable a coordinate belongs to: `tau` for `tau_log__`, `theta` for `theta_1`."""
-    value = label if label in variables else _value_name(label)[0]
-    # what PyMC transforms is called by name and transform: the longest name, for there may be an `a` and an `a_b`
-    untransformed = [name for name in variables if value.startswith(f"{name}_") and value.endswith("__")]
-    return max(untransformed, key=len, default=value if value in variables else None)
+    variables, owners = _at_every_draw(posterior), []
+    for label in names:  # `tau_log__` is of `tau`, `theta_1` of `theta`
+        value = label if label in variables else _value_name(label)[0]
+        # what PyMC transforms is called by name and transform: the longest name, for there may be an `a` and an `a_b`
+        untransformed = [name for name in variables if value.startswith(f"{name}_") and value.endswith("__")]
+        owners.append(max(untransformed, key=len, default=value))
+    return list(dict.fromkeys(owners)) if set(owners) <= set(variables) else variables

@@ -39,7 +39,12 @@ class LogDensity:
         except Exception as error:
             raise InputError(f"`log_density` failed at the first draw: {type(error).__name__}: {error}") from error
         if isinstance(found, tuple | list):
-            made = cls(_one_by_one(given))
+
+            def one_by_one(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+                pairs = [given(row) for row in x]
+                return np.array([float(value) for value, _ in pairs]), np.array([gradient for _, gradient in pairs])
+
+            made = cls(one_by_one)
         elif np.ndim(found) == 0:
             made = cls(_differentiated(given))
         else:
@@ -73,14 +78,6 @@ class LogDensity:
                 f"{found.gradient.shape}, expected {x.shape[:1]} and {x.shape}."
             )
         return found
-
-
-def _one_by_one(f: Callable[[np.ndarray], tuple[Any, Any]]) -> Callable[[np.ndarray], tuple[Any, Any]]:
-    def batch(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        found = [f(row) for row in x]
-        return np.array([float(value) for value, _ in found]), np.array([gradient for _, gradient in found])
-
-    return batch
 
 
 def _differentiated(f: Callable[[Any], Any]) -> Callable[[np.ndarray], tuple[Any, Any]]:

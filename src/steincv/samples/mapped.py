@@ -62,16 +62,18 @@ def evaluate(f: Callable, samples: Samples) -> np.ndarray | dict[str, np.ndarray
 
     try:
         try:
-            starts = range(0, samples.size, SIZES.piece)
-            pieces = in_double(
-                lambda: [mapped(at, _part(rows, slice(i, i + SIZES.piece))) for i in starts], or_single=True
-            )
+            whole = in_double(lambda: in_pieces(at, rows), or_single=True)
         except UNTRACEABLE:
-            pieces = [_one_by_one(f, constrain, rows, samples.size)]
-        whole = jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
+            given = (_part(rows, i) for i in range(samples.size))
+            found = [_in_order(f(x if constrain is None else _numpy(_in_order(constrain(x))))) for x in given]
+            whole = jax.tree.map(lambda *parts: np.stack([np.asarray(part) for part in parts]), *found)
     except Exception as error:
         raise InputError(f"`f` failed when it was evaluated at the draws: {type(error).__name__}: {error}") from error
-    return _checked(whole, samples)
+    if not isinstance(whole, Mapping):
+        return _shaped("f", whole, samples)
+    if not whole:
+        raise InputError("`f` returned an empty dict: there is nothing to estimate.")
+    return {str(name): _shaped(str(name), x, samples) for name, x in whole.items()}
 
 
 def _rows(samples: Samples) -> PyTree:
@@ -111,26 +113,19 @@ def mapped(f: Callable, rows: PyTree) -> PyTree:
     return _numpy(_programs[key](rows))
 
 
+def in_pieces(f: Callable, rows: PyTree) -> PyTree:
+    """Evaluate f at every row, at so many rows at a time that the memory is bounded."""
+    starts = range(0, len(jax.tree.leaves(rows)[0]), SIZES.piece)
+    pieces = [mapped(f, _part(rows, slice(i, i + SIZES.piece))) for i in starts]
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
+
+
 def _numpy(tree: PyTree) -> PyTree:
     return jax.tree.map(np.asarray, tree)
 
 
-def _one_by_one(f: Callable, constrain: Callable | None, rows: PyTree, size: int) -> PyTree:
-    given = (_part(rows, i) for i in range(size))
-    found = [_in_order(f(x if constrain is None else _numpy(_in_order(constrain(x))))) for x in given]
-    return jax.tree.map(lambda *parts: np.stack([np.asarray(part) for part in parts]), *found)
-
-
-def _checked(tree: PyTree, samples: Samples) -> np.ndarray | dict[str, np.ndarray]:
-    """Return finite float64 arrays `(chain, draw, ...)`: one, or a dict of them."""
-    if not isinstance(tree, Mapping):
-        return _shaped("f", tree, samples)
-    if not tree:
-        raise InputError("`f` returned an empty dict: there is nothing to estimate.")
-    return {str(name): _shaped(str(name), x, samples) for name, x in tree.items()}
-
-
 def _shaped(name: str, values: object, samples: Samples) -> np.ndarray:
+    """Return a finite float64 array `(chain, draw, ...)`."""
     if not isinstance(values, np.ndarray):
         raise InputError(
             f"`{name}` returned a {type(values).__name__}, expected a number, an array, or one dict of them."

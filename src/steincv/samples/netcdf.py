@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -62,6 +63,12 @@ def _attribute(item: h5py.h5d.DatasetID, name: bytes, kinds: tuple[type, ...]) -
     return value
 
 
+def _text(item: h5py.h5d.DatasetID, name: bytes) -> bytes:
+    """Read an attribute that is one text of a fixed length; empty where there is none."""
+    value = _attribute(item, name, (h5py.h5t.TypeStringID,))
+    return bytes(value.reshape(())[()]) if value is not None and value.size == 1 else b""
+
+
 def _axes(group: h5py.h5g.GroupID) -> dict[tuple[int, int], str]:
     """Return the name of each axis that is attached to a dataset, by the dataset's address and the axis' number."""
     found = {}
@@ -84,22 +91,18 @@ def _datasets(group: h5py.h5g.GroupID) -> list[tuple[str, h5py.h5d.DatasetID]]:
 
 
 def _packing(path: Path, name: str, item: h5py.h5d.DatasetID) -> Packing | None:
-    def number(attribute: str) -> np.ndarray | None:
+    def number(attribute: str, usual: object) -> Any:
         key = attribute.encode()
+        if not h5py.h5a.exists(item, key):
+            return usual
         value = _attribute(item, key, (h5py.h5t.TypeIntegerID, h5py.h5t.TypeFloatID))
-        if value is None and h5py.h5a.exists(item, key):
+        if value is None:
             raise InputError(f"{path}: the attribute `{attribute}` of `{name}` is no number: damaged.")
         return value
 
-    missing = [entry for key in ("_FillValue", "missing_value") if (v := number(key)) is not None for entry in v.flat]
-    scale, offset = number("scale_factor"), number("add_offset")
-    return Packing.of(
-        item.dtype,
-        missing,
-        1.0 if scale is None else scale,
-        0.0 if offset is None else offset,
-        h5py.h5a.exists(item, b"_Unsigned"),
-    )
+    missing = [entry for key in ("_FillValue", "missing_value") for entry in np.ravel(number(key, []))]
+    scale, offset = number("scale_factor", 1.0), number("add_offset", 0.0)
+    return Packing.of(item.dtype, missing, scale, offset, h5py.h5a.exists(item, b"_Unsigned"))
 
 
 # Variables -------------------------------------------------------------------------------------------
@@ -108,21 +111,14 @@ def _packing(path: Path, name: str, item: h5py.h5d.DatasetID) -> Packing | None:
 def _variables(path: Path, group: h5py.h5g.GroupID, axes: dict[tuple[int, int], str], size: int) -> list[Variable]:
     found = []
     for key, item in _datasets(group):
-        title = _attribute(item, b"NAME", (h5py.h5t.TypeStringID,))
-        if title is not None and title.size == 1 and bytes(title.reshape(())[()]).startswith(NO_VARIABLE):
+        if _text(item, b"NAME").startswith(NO_VARIABLE):
             continue
         address = h5py.h5o.get_info(item).addr
-        own = h5py.h5a.exists(item, b"REFERENCE_LIST") or _is_scale(item)
+        own = h5py.h5a.exists(item, b"REFERENCE_LIST") or _text(item, b"CLASS").startswith(b"DIMENSION_SCALE")
         shape = tuple(int(n) for n in item.shape or ())
-        names = [axes.get((address, k), "") for k in range(len(shape))]
-        dims = (key,) if own and len(shape) == 1 else tuple(names)
+        dims = (key,) if own and len(shape) == 1 else tuple(axes.get((address, k), "") for k in range(len(shape)))
         found.append(_variable(path, key, dims, shape, item, size))
     return found
-
-
-def _is_scale(item: h5py.h5d.DatasetID) -> bool:
-    kind = _attribute(item, b"CLASS", (h5py.h5t.TypeStringID,))
-    return kind is not None and kind.size == 1 and bytes(kind.reshape(())[()]).startswith(b"DIMENSION_SCALE")
 
 
 def _variable(
@@ -184,33 +180,23 @@ def _chunk(
             continue
         code, _, settings, _ = filters[k]
         if code == FLETCHER32:
-            data = _checked(path, variable.name, data)
+            try:  # the checksum stands behind the data
+                data = bytes(Fletcher32().decode(data))
+            except RuntimeError as error:
+                raise InputError(
+                    f"{path}: a chunk of `{variable.name}` does not agree with its checksum: damaged."
+                ) from error
         elif code == DEFLATE:
-            data = _inflated(path, variable.name, data, length + 4)  # a checksum may be inside
+            stream, most = zlib.decompressobj(), length + 4  # a checksum may be inside
+            data = stream.decompress(data, most)
+            if not stream.eof:
+                raise InputError(
+                    f"{path}: a chunk of `{variable.name}` would expand beyond the {most} bytes of its shape: refused."
+                )
         elif code == SHUFFLE:
-            data = _unshuffled(data, settings[0] if settings else variable.dtype.itemsize)
+            width = settings[0] if settings else variable.dtype.itemsize
+            whole = len(data) // width * width if width > 1 else 0  # what is left over stays as it is
+            data = Shuffle(width).decode(data[:whole]).tobytes() + data[whole:] if whole else data
     if len(data) != length:
         raise InputError(f"{path}: a chunk of `{variable.name}` has {len(data)} bytes of {length}: damaged.")
     return np.frombuffer(data, variable.dtype).reshape(variable.chunks)
-
-
-def _inflated(path: Path, name: str, data: bytes, most: int) -> bytes:
-    stream = zlib.decompressobj()
-    found = stream.decompress(data, most)
-    if not stream.eof:
-        raise InputError(f"{path}: a chunk of `{name}` would expand beyond the {most} bytes of its shape: refused.")
-    return found
-
-
-def _unshuffled(data: bytes, width: int) -> bytes:
-    """Undo HDF5's shuffle, which leaves alone what is left over of whole numbers."""
-    whole = len(data) // width * width if width > 1 else 0
-    return Shuffle(width).decode(data[:whole]).tobytes() + data[whole:] if whole else data
-
-
-def _checked(path: Path, name: str, data: bytes) -> bytes:
-    """Take off the checksum of Fletcher, of 32 bits, which HDF5 puts behind the data, and compare it."""
-    try:
-        return bytes(Fletcher32().decode(data))
-    except RuntimeError as error:
-        raise InputError(f"{path}: a chunk of `{name}` does not agree with its checksum: damaged.") from error

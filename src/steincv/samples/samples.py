@@ -246,9 +246,9 @@ class Samples:
         `sample_stats` or at the root) or `draws` and `scores`, with dimensions chain, draw and one more; or an xarray
         dataset that is open already.
         """
-        from .streamed import Streamed  # which needs this module
+        from .streamed import Streamed, open_source  # which needs this module
 
-        return Streamed.open(path)
+        return Streamed(open_source(path))
 
     @classmethod
     def trusted(

@@ -1,9 +1,9 @@
 """Sources of draws, in memory or in a file: both give draws and scores tile by tile."""
 
 import abc
-import queue
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -18,11 +18,9 @@ from .variables import Variable, rest
 
 @dataclass(frozen=True)
 class TileLimits:
-    """Bytes of draws and scores, as float64, that are read at a time."""
+    """Bytes of draws and scores, as float64, that are read at a time: the aim, and the most that chunks may force."""
 
-    # the aim, as far as the chunks of a file allow
     wanted: int = 32 << 20
-    # a file whose chunks are larger than this, over all chains, cannot be read in little memory
     most: int = GIB
 
 
@@ -39,11 +37,7 @@ class Tile(NamedTuple):
 
 
 class Source(abc.ABC):
-    """Draws and scores `(chain, draw, dim)` in float64, all finite, with names for the coordinates.
-
-    - `where`: what messages call it.
-    - `columns`: names of other quantities at every draw, and the shape of each at one draw.
-    """
+    """Draws and scores `(chain, draw, dim)` in float64, all finite, with names. `where` is what messages call it."""
 
     where: str
     names: tuple[str, ...]
@@ -106,9 +100,6 @@ class Source(abc.ABC):
         self.close()
 
 
-# Memory ----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class MemorySource(Source):
     """Draws, scores and parameters in arrays; tiles are views of them."""
@@ -147,9 +138,6 @@ class MemorySource(Source):
 
     def close(self) -> None:
         pass
-
-
-# Files -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +185,12 @@ class FileSource(Source):
             with reading(self.where):
                 x, s, *more = (_tile(v, cut) for v in (self.draws, self.scores, *others))
             for name, array in (("draws", x), ("scores", s)):
-                refuse_not_finite(self.where, name, array, start)
+                if array.size and not (array.min() > -LARGEST and array.max() < LARGEST):  # so is nothing with a NaN
+                    chain, draw, k = map(int, np.argwhere(~(np.abs(array) < LARGEST))[0])
+                    raise InputError(
+                        f"{self.where}: the {name} hold {array[chain, draw, k]:.3g} at chain {chain}, draw "
+                        f"{start + draw}: not finite, or too large for its coordinate. Remove that draw."
+                    )
             return Tile(start, x, s, tuple(more))
 
         return _ahead(read, starts)
@@ -225,46 +218,13 @@ def _tile(variable: Variable, draws: slice) -> np.ndarray:
     return np.ascontiguousarray(variable.arranged("chain", "draw", *rest(variable), draw=draws), np.float64)
 
 
-def refuse_not_finite(where: str, name: str, array: Float[np.ndarray, "chain m dim"], start: int) -> None:
-    """Refuse draws or scores that are NaN, infinite or beyond what can be added up, with their place."""
-    if array.size and not (array.min() > -LARGEST and array.max() < LARGEST):  # so is nothing that holds a NaN
-        chain, draw, dim = map(int, np.argwhere(~(np.abs(array) < LARGEST))[0])
-        raise InputError(
-            f"{where}: the {name} hold {array[chain, draw, dim]:.3g} at chain {chain}, draw {start + draw}: not "
-            f"finite, or too large for its coordinate. Remove that draw."
-        )
-
-
 def _ahead(read: Callable[[int], Tile], starts: Sequence[int]) -> Iterator[Tile]:
     """Yield what `read` gives for every start, one ahead, from a thread that ends with the loop."""
-    ready: queue.Queue[Tile | BaseException | None] = queue.Queue(maxsize=1)
-    ended = threading.Event()
-
-    def put(item: Tile | BaseException | None) -> bool:
-        while not ended.is_set():
-            try:
-                ready.put(item, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def run() -> None:
-        try:
-            for start in starts:
-                if not put(read(start)):
-                    return
-            put(None)
-        except BaseException as error:  # raised where the tiles are wanted
-            put(error)
-
-    thread = threading.Thread(target=run, name="steincv reader", daemon=True)
-    thread.start()
-    try:
-        while (item := ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        ended.set()
-        thread.join()
+    with ThreadPoolExecutor(1, thread_name_prefix="steincv reader") as reader:
+        pending: deque[Future[Tile]] = deque()
+        for start in starts:
+            pending.append(reader.submit(read, start))
+            if len(pending) > 1:
+                yield pending.popleft().result()
+        if pending:
+            yield pending.popleft().result()

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from ..runtime.validation import InputError, StrPath, reading
-from .files import DRAWS, NETCDF, SCORES, Groups, Kept, coordinate_names, open_groups, refuse_no_numbers
+from .files import DRAWS, NETCDF, SCORES, Groups, Kept, coordinate_names, open_groups
 from .source import FileSource, Source
-from .variables import Group, Labelled, Variable, in_group, named, refuse_claims, rest
+from .variables import Group, Labelled, Variable, in_group, named, rest
 
 if TYPE_CHECKING:
     import xarray
@@ -65,40 +65,29 @@ def _labelled(where: str, group: Groups, closing: ExitStack) -> FileSource:
 
 def _source(where: str, kept: Kept, groups: list[Group], closing: ExitStack) -> FileSource:
     if not any((*kept.draws.dims, *kept.scores.dims)):
-        bare = {name: _bare(variable, len(kept.draws.shape) == 2) for name, variable in kept.group.items()}
+        bare = {name: _with_axes(variable, len(kept.draws.shape) == 2) for name, variable in kept.group.items()}
         kept, groups = Kept(bare[kept.draws.name], bare[kept.scores.name], bare), [bare]
     columns: Group = {}
     for found in groups:
         for name, variable in found.items():
             if variable.numeric and "draw" in variable.dims and variable.dims != (name,):
                 columns.setdefault(name, variable)
-    for variable in kept[:2]:
-        refuse_no_numbers(where, variable)
-        refuse_claims(where, variable)
     names = tuple(coordinate_names(where, kept))
-    return _checked(FileSource(where, names, kept.draws, kept.scores, columns, closing))
+    shape, scores = (tuple(v.sizes.get(dim, 1) for dim in ("chain", "draw", *rest(kept.draws))) for v in kept[:2])
+    if shape != scores or len(shape) != 3 or not all(shape):
+        raise InputError(
+            f"{where}: the draws have shape {shape} and the scores {scores}, expected (chain, draw, dim) of both."
+        )
+    if len(set(names)) != shape[2]:
+        raise InputError(f"{where}: the {shape[2]} coordinates need different names, got {names[:6]}...")
+    return FileSource(where, names, kept.draws, kept.scores, columns, closing)
 
 
-def _bare(variable: Variable, one_chain: bool) -> Variable:
+def _with_axes(variable: Variable, one_chain: bool) -> Variable:
     """Name the axes of an array that has no names for them: `(chain, draw, ...)`, or `(draw, ...)` of one chain."""
     first = ("draw",) if one_chain else ("chain", "draw")
     more = ["dim", *(f"{variable.name}_{k}" for k in range(1, len(variable.shape)))]
     return replace(variable, dims=(*first, *more)[: len(variable.shape)])
-
-
-def _checked(source: FileSource) -> FileSource:
-    shape, scores = (
-        tuple(v.sizes.get(dim, 1) for dim in ("chain", "draw", *rest(source.draws)))
-        for v in (source.draws, source.scores)
-    )
-    if shape != scores or len(shape) != 3 or not all(shape):
-        raise InputError(
-            f"{source.where}: the draws have shape {shape} and the scores {scores}, expected (chain, draw, dim) of "
-            f"both."
-        )
-    if len(set(source.names)) != shape[2]:
-        raise InputError(f"{source.where}: the {shape[2]} coordinates need different names, got {source.names[:6]}...")
-    return source
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,10 +95,6 @@ class Streamed:
     """Draws and scores that stay in their file. `steincv.estimate` takes them; made by `Samples.open`."""
 
     source: Source
-
-    @classmethod
-    def open(cls, path: Openable) -> "Streamed":
-        return cls(open_source(path))
 
     @property
     def chains(self) -> int:

@@ -178,14 +178,16 @@ def in_memory(name: str, dims: tuple[str, ...], array: np.ndarray) -> Variable:
 
 
 class GateLimits(NamedTuple):
-    """Bytes and counts beyond which a description of data is no honest one."""
+    """Bytes and counts beyond which a description of data is no honest one.
 
-    # JSON of one Zarr array or group, of which a thousand variables take about a megabyte, and of all of them
+    - `metadata`, `all_metadata`: JSON of one Zarr array or group, and of all; a thousand take about a megabyte.
+    - `attributes`: of one NetCDF variable; the longest that is read lists 16 bytes for every use of a dimension.
+    - `missing_chunks`: values that are all alike are not always stored.
+    """
+
     metadata: int = 4 << 20
     all_metadata: int = 16 << 20
-    # attributes of one NetCDF variable; the longest that is read lists 16 bytes for every use of a dimension
     attributes: int = 1 << 20
-    # chunks that may be missing, for values that are all alike are not always stored
     missing_chunks: int = 10_000
 
 

@@ -17,8 +17,6 @@ from .codecs import Codec, Damaged, decoded
 from .gate.zarr import Folder, refuse_untrusted_zarr
 from .variables import Group, Packing, Variable, from_chunks, refuse_claims, refuse_conflicts
 
-# The types of Zarr 3 that are called otherwise than by NumPy.
-TEXT = "string"
 NUMPY_TYPE = re.compile(r"[<>|=]?([fiubc]\d{1,2}|[SU]\d{1,6}|O)")
 ZARR_TYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)|complex(64|128)")
 
@@ -40,9 +38,6 @@ def open_zarr(path: Path) -> Callable[[str], Group | None]:
             return found
 
     return group
-
-
-# Metadata --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,7 @@ def _variable(folder: Folder, place: str, name: str) -> Variable:
         raise InputError(f"{folder.path}: `{name}` has {len(shape)} axes and {len(dims)} names for them: damaged.")
     packing = None
     if layout.dtype.kind in "fiu":
-        given = (attributes.get("_FillValue"), attributes.get("missing_value"))
+        given = [attributes.get(key) for key in ("_FillValue", "missing_value")]
         listed = [number for value in given for number in (value if isinstance(value, list) else [value])]
         missing: list[object] = [_number(number) for number in listed if number is not None]
         if node.get("zarr_format") == 2 and any(dims) and node.get("fill_value") is not None:
@@ -86,27 +81,25 @@ def _variable(folder: Folder, place: str, name: str) -> Variable:
 
     def take(block: tuple[slice, ...]) -> np.ndarray:
         refuse_claims(folder.path, variable)
-        read = _whole_files(folder.path, layout) if layout.shard is None else _shards(folder.path, layout)
-        return from_chunks(block, layout.chunks, layout.dtype, layout.fill, read)
+        return from_chunks(block, layout.chunks, layout.dtype, layout.fill, _reader(folder.path, layout))
 
-    stored = folder.stored.get(place, 0)
-    variable = Variable(name, dims, shape, layout.dtype, layout.chunks, stored, take, packing)
+    variable = Variable(name, dims, shape, layout.dtype, layout.chunks, folder.stored.get(place, 0), take, packing)
     return variable
 
 
 def _second(path: Path, place: str, node: Mapping[str, Any]) -> Layout:
     """Read the metadata of an array of format 2."""
     separator = node.get("dimension_separator") or "."
-    dtype = _numpy_type(node.get("dtype"))
+    kind = node.get("dtype")
+    # what is neither numbers nor text is there, and not read
+    dtype = np.dtype(kind if isinstance(kind, str) and NUMPY_TYPE.fullmatch(kind) else "V1")
     # filters give bytes back, so that numbers are made of these last of all
     codecs = [Codec("bytes", {"dtype": dtype.str, "order": node.get("order", "C")})] if dtype.kind != "O" else []
     codecs += [Codec("numcodecs", dict(settings)) for settings in node.get("filters") or []]
     if node.get("compressor"):
         codecs.append(Codec(node["compressor"]["id"], dict(node["compressor"])))
-    chunks = _lengths(path, place, node.get("chunks"))
-    return Layout(
-        chunks, dtype, _fill(dtype, node.get("fill_value")), tuple(codecs), _names(path, place, "", separator)
-    )
+    chunks, file = _lengths(path, place, node.get("chunks")), _names(path, place, "", separator)
+    return Layout(chunks, dtype, _fill(dtype, node.get("fill_value")), tuple(codecs), file)
 
 
 def _third(path: Path, place: str, node: Mapping[str, Any]) -> Layout:
@@ -165,17 +158,11 @@ def _names(path: Path, place: str, first: str, separator: str) -> Callable[[tupl
     return file
 
 
-def _numpy_type(given: object) -> np.dtype:
-    if not isinstance(given, str) or not NUMPY_TYPE.fullmatch(given):
-        return np.dtype("V1")  # neither numbers nor text: it is there, and not read
-    return np.dtype(given)
-
-
 def _zarr_type(path: Path, name: str, given: object) -> np.dtype:
     if isinstance(given, dict) and given.get("name") in ("fixed_length_utf32", "null_terminated_bytes"):
         (length,) = _lengths(path, name, [given["configuration"]["length_bytes"]])
         return np.dtype(f"<U{length // 4}" if given["name"] == "fixed_length_utf32" else f"S{length}")
-    if given in (TEXT, {"name": TEXT}):
+    if given in ("string", {"name": "string"}):
         return np.dtype("O")
     return np.dtype(given if isinstance(given, str) and ZARR_TYPE.fullmatch(given) else "V1")
 
@@ -221,29 +208,11 @@ def _piece(path: Path, file: Path, start: int, length: int | None, most: int) ->
         return stream.read(count)
 
 
-def _decoded(path: Path, file: Path, data: bytes, layout: Layout) -> np.ndarray:
-    try:
-        return decoded(data, layout.codecs, layout.chunks, layout.dtype)
-    except Damaged as error:
-        raise InputError(f"{path}: `{file.relative_to(path)}` {error}: refused.") from error
-
-
-def _most(layout: Layout) -> int:
-    """Return the most bytes that an honest chunk takes: text and numbers that do not compress take a little more."""
-    return 2 * max(layout.dtype.itemsize, 8) * math.prod(layout.chunks) + (1 << 20)
-
-
-def _whole_files(path: Path, layout: Layout) -> Callable[[tuple[int, ...]], np.ndarray | None]:
-    def read(number: tuple[int, ...]) -> np.ndarray | None:
-        file = layout.file(number)
-        data = _piece(path, file, 0, None, _most(layout))
-        return None if data is None else _decoded(path, file, data, layout)
-
-    return read
-
-
-def _shards(path: Path, layout: Layout) -> Callable[[tuple[int, ...]], np.ndarray | None]:
+def _reader(path: Path, layout: Layout) -> Callable[[tuple[int, ...]], np.ndarray | None]:
+    """Return a function that reads a chunk, from its own file or from its shard; None where nothing is stored."""
     shard = layout.shard or ()
+    # what an honest chunk takes at most: text and numbers that do not compress take a little more
+    most = 2 * max(layout.dtype.itemsize, 8) * math.prod(layout.chunks) + (1 << 20)
     codecs, at_end = layout.index
     length = 16 * math.prod(shard) + 4 * sum(codec.name == "crc32c" for codec in codecs)
 
@@ -253,14 +222,19 @@ def _shards(path: Path, layout: Layout) -> Callable[[tuple[int, ...]], np.ndarra
         return None if data is None else decoded(data, codecs, (*shard, 2), np.dtype("<u8"))
 
     def read(number: tuple[int, ...]) -> np.ndarray | None:
-        file = layout.file(tuple(k // n for k, n in zip(number, shard, strict=True)))
-        places = table(file)
-        if places is None:
-            return None
-        start, count = map(int, places[tuple(k % n for k, n in zip(number, shard, strict=True))])
-        if start == count == 0xFFFFFFFFFFFFFFFF:  # so a shard says that a chunk is missing
-            return None
-        data = _piece(path, file, start, count, _most(layout))
-        return None if data is None else _decoded(path, file, data, layout)
+        file, start, count = layout.file(number), 0, None
+        if layout.shard is not None:
+            file = layout.file(tuple(k // n for k, n in zip(number, shard, strict=True)))
+            places = table(file)
+            if places is None:
+                return None
+            start, count = map(int, places[tuple(k % n for k, n in zip(number, shard, strict=True))])
+            if start == count == 0xFFFFFFFFFFFFFFFF:  # so a shard says that a chunk is missing
+                return None
+        data = _piece(path, file, start, count, most)
+        try:
+            return None if data is None else decoded(data, layout.codecs, layout.chunks, layout.dtype)
+        except Damaged as error:
+            raise InputError(f"{path}: `{file.relative_to(path)}` {error}: refused.") from error
 
     return read

@@ -10,7 +10,7 @@ import numpy as np
 from .. import adapters
 from ..estimating import estimate
 from ..families.method import Method
-from ..report.clean import clean
+from ..report.terminal import clean
 from ..report.text import LONGEST_LABEL, aligned, as_html, plus_minus, times
 from ..result import Estimate, called, messages
 from ..runtime.validation import InputError
