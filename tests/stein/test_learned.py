@@ -200,7 +200,7 @@ def test_the_mean_of_many_effects_is_a_parent():
     assert len(couple.children) == 88
     fresh = model.draw(20_000, seed=1)
     z, s = found(fresh, model.score(fresh))
-    # What whitening by so many draws leaves by itself, in a model that the map makes normal: about dim / n a coordinate.
+    # What whitening by so many draws leaves by itself where the map makes a model normal: about dim / n a coordinate.
     assert np.median(np.mean((z + s) ** 2, axis=1)) < 2 * model.dim / len(x)
     assert found.fisher.learned < 0.01 * found.fisher.affine
 
