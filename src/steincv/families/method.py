@@ -218,8 +218,9 @@ class Training:
         once = quick and all(member.kind == "affine" and not member.method.together for member, _ in jobs)
         if not once:
             self.prepare({member.kind for member, _ in jobs})
-        tasks = [functools.partial(self.run, *job, once) for job in jobs]
-        return side_by_side(tasks, self._work, here=[job[0].method.together for job in jobs])
+        # members come cheapest first: the dearest begin, so that none of them is what all others wait for
+        tasks = [functools.partial(self.run, *job, once) for job in reversed(jobs)]
+        return side_by_side(tasks, self._work, here=[job[0].method.together for job in reversed(jobs)])[::-1]
 
     @property
     def _work(self) -> float:
