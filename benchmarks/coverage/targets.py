@@ -6,6 +6,7 @@ posterior of a logistic regression, is sampled by rejection, and its chains by M
 """
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,12 +30,20 @@ NAMES = ("x0", "x1", "x0^2", "sin(x0 + x1)", "step(x1 - 1)")
 
 @dataclass(frozen=True)
 class Target:
-    """`score(x)`, `chains(rng, count, draws, correlation)` as `(count, draws, 2)`, and the means of `functions`."""
+    """`score(x)`, `chains(rng, count, draws, correlation)` as `(count, draws, 2)`, and a quadrature of the density.
+
+    `rule(every)`: points `(n, 2)` and their weights, of the fine grid or of every so many of its rows and columns.
+    """
 
     name: str
     score: Callable
     chains: Callable
-    truth: Callable
+    rule: Callable
+
+    def truth(self):
+        """The means of `functions`."""
+        points, weights = self.rule(1)
+        return weights @ functions(points)[1]
 
 
 # Pictures of a Gaussian ------------------------------------------------------------------------------
@@ -63,6 +72,12 @@ def _grid():
     return np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1), weight[:, None] * weight
 
 
+def coarser(points, weights, every):
+    """Every so many rows and columns of a rule `(n, n, 2)`, as lists."""
+    points, weights = points[::every, ::every].reshape(-1, 2), weights[::every, ::every].ravel()
+    return points, weights / weights.sum()
+
+
 def pushed(name, push, score, coin=False):
     """The density of push(w), or of push(w, c) with a coin c = -1 or 1."""
 
@@ -70,13 +85,12 @@ def pushed(name, push, score, coin=False):
         w = gaussian_chains(rng, count, draws, correlation)
         return push(w, coins(rng, count, draws, correlation)[..., None]) if coin else push(w)
 
-    def truth():
-        w, weight = _grid()
+    def rule(every):
+        w, weights = coarser(*_grid(), every)
         pictures = [push(w, -1.0), push(w, 1.0)] if coin else [push(w)]
-        means = [np.einsum("ij,ijk->k", weight, functions(x)[1]) for x in pictures]
-        return np.mean(means, axis=0)
+        return np.concatenate(pictures), np.concatenate([weights / len(pictures)] * len(pictures))
 
-    return Target(name, score, chains, truth)
+    return Target(name, score, chains, rule)
 
 
 ROOT = np.array([[1.0, 0.0], [1.2, 1.6]])  # standard deviations 1 and 2, correlation 0.6
@@ -151,9 +165,10 @@ def _posterior():
     return points, weights, mean, root, logs
 
 
-def logistic_truth():
+def logistic_rule(every):
     points, weights, *_ = _posterior()
-    return weights @ functions(points)[1]
+    size = math.isqrt(len(weights))
+    return coarser(points.reshape(size, size, 2), weights.reshape(size, size), every)
 
 
 def logistic_exact(rng, size):
@@ -204,7 +219,7 @@ TARGETS = {
         pushed("mixture", lambda w, c: w + c, mixture_score, coin=True),
         pushed("banana", banana, banana_score),
         pushed("funnel", funnel, funnel_score),
-        Target("logistic posterior", logistic_score, logistic_chains, logistic_truth),
+        Target("logistic posterior", logistic_score, logistic_chains, logistic_rule),
         pushed("t(5)", student, lambda x: -(NU + 1) * x / (NU + x**2)),
     )
 }

@@ -54,6 +54,18 @@ def test_draws_scores_and_truths_belong_together(name, correlation):
     assert (np.abs(z) < 6).all(), z  # 5 normal errors are 6 of Student's t on 39 degrees of freedom
 
 
+@pytest.mark.parametrize("name", targets.TARGETS)
+def test_what_is_left_is_known_without_draws(name):
+    """At the coarse rule, by which gains are judged, Stein means are zero and means of f those of the fine one."""
+    target = targets.TARGETS[name]
+    points, weights = target.rule(8)
+    s = target.score(points)
+    stein = np.concatenate([s, 1 + points * s, points[:, ::-1] * s], axis=-1)
+    size = np.sqrt(weights @ stein**2)
+    np.testing.assert_allclose(weights @ stein / size, 0, atol=1e-7)
+    np.testing.assert_allclose(weights @ targets.functions(points)[1], target.truth(), atol=1e-9)
+
+
 def hits(results, truths, wrong=1.0):
     """For every function, whether each interval, `wrong` times as long, covers."""
     rows = []
