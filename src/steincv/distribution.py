@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from .estimating import FileInputs, Inputs, Judge, inputs_of, seen_in
-from .families.method import Method
+from .families.method import Method, Training
 from .families.problem import resampled
-from .judging.diagnostics import Code, Status
+from .judging.diagnostics import Code, Status, value_status
 from .judging.error_bars import Average
 from .judging.passing import Passed
 from .judging.quantiles import in_order, indicator_draws, plain_quantiles, quantile_draws, weighted_quantile
@@ -99,14 +99,12 @@ def probability(
     return sensible(doubted(result, jumps.doubt), jumps.columns, 1 / counted)
 
 
-def with_quantiles(result: Estimate, taken: Inputs | FileInputs, levels: Sequence[float]) -> Estimate:
-    """Return the result with an `Estimate` of the quantiles at each of the levels."""
-    if isinstance(taken, FileInputs):
-        return _with_file_quantiles(result, taken, levels)
+def with_quantiles(result: Estimate, taken: Inputs, levels: Sequence[float], training: Training | None) -> Estimate:
+    """Return the result with an `Estimate` of the quantiles at each of the levels; `training`: that of the means."""
     values, weights = taken.values, taken.judged_weights
     seen = taken.judged(values.array)
     plain = plain_quantiles(seen, levels) if weights is None else [weighted_quantile(seen, p, weights) for p in levels]
-    found = _fit(taken, at_levels(plain, levels))
+    found = _fit(taken, at_levels(plain, levels), training)
     judge, estimates = found.judge(values.labels, values.shape), []
     for k, (level, average) in enumerate(zip(levels, plain, strict=True)):
         pick = slice(k, None, len(levels))
@@ -130,8 +128,8 @@ class Found(NamedTuple):
     how: Mapping[str, Sequence[str]]
 
 
-def _fit(taken: Inputs, wanted: Sequence[Wanted]) -> Found:
-    """Take the jumps out, and fit the method to what is left."""
+def _fit(taken: Inputs, wanted: Sequence[Wanted], before: Training | None = None) -> Found:
+    """Take the jumps out, and fit the method to what is left; `before`: another fit to the same draws, if there is."""
     points, samples = taken.points, taken.samples
     draws = points.draws.reshape(-1, samples.dim)
     again = None if taken.weights is None else resampled
@@ -139,7 +137,10 @@ def _fit(taken: Inputs, wanted: Sequence[Wanted]) -> Found:
     f_there = points.values.reshape(len(draws), -1)
     jumps = find_jumps(cloud, wanted, lambda: Derivatives.of(taken.f, samples, draws, f_there))
     center = taken.center(jumps.columns(points.values))
-    training = replace(taken.training(lambda x: jumps.columns(x) - center), base=jumps.base)
+    if before is None:
+        training = replace(taken.training(lambda x: jumps.columns(x) - center), base=jumps.base)
+    else:
+        training = before.again(jumps.columns(points.values) - center, jumps.base)
     with workers(taken.executor) as team:
         fit = taken.spaced.method.across(training)
     how = how_found(jumps, taken.values.labels)
@@ -150,8 +151,8 @@ def _fit(taken: Inputs, wanted: Sequence[Wanted]) -> Found:
 def _bounded(taken: Inputs, draws: np.ndarray, known: Average | None = None) -> Seen:
     """Return draws as they are judged. Indicators are bounded: of their tails only that of weights counts."""
     seen = taken.seen(draws, known)
-    if taken.weights is None:
-        return seen
+    if taken.weights is None:  # asked for without control only, where there are two values
+        return replace(seen, status=functools.partial(value_status, draws, two_valued=True))
     tails = Code.HEAVY_TAIL
     return replace(seen, status=lambda ess: [[s for s in one if s.code is not tails] for one in seen.statuses(ess)])
 
@@ -200,7 +201,7 @@ def _fit_on_file(taken: FileInputs, wanted: Sequence[Wanted]) -> Filed:
     return Filed(jumps, values, passed, judge, how)
 
 
-def _with_file_quantiles(result: Estimate, taken: FileInputs, levels: Sequence[float]) -> Estimate:
+def with_file_quantiles(result: Estimate, taken: FileInputs, levels: Sequence[float]) -> Estimate:
     """Return the result with quantiles: a Newton step of all draws from where those that are fitted on have them."""
     plain = plain_quantiles(taken.some(taken.step)[1].array, levels)
     filed = _fit_on_file(taken, at_levels(plain, levels))
