@@ -270,3 +270,16 @@ def test_the_r_hat_of_two_values_needs_no_ranks():
     values = 1.0 * (np.cumsum(np.random.default_rng(0).normal(size=(4, 100, 5)), axis=1) > [0, 1, 2, 3, 90])
     values[..., 0] = np.arange(400).reshape(4, 100) % 2  # half of each
     np.testing.assert_allclose(split_rhat(values, two_valued=True), split_rhat(values), rtol=1e-12)
+
+
+def test_of_a_constant_f_every_probability_is_known():
+    result = scv.probability(standard(), lambda x: 3.0 + 0 * x[0], above=[2.0, 3.0, 4.0], method=QUICK)
+    assert result.mean.tolist() == [1.0, 0.0, 0.0]
+    assert result.standard_error.tolist() == [0.0] * 3
+    assert {s.code for found in result.status for s in found} == {scv.Code.CONSTANT}
+
+
+@pytest.mark.parametrize("cut", [np.nan, [0.0, np.inf], {"x[0]": [np.nan]}])
+def test_a_threshold_that_is_no_number_is_said_to_be_one(cut):
+    with pytest.raises(scv.InputError, match="and a threshold is a finite number"):
+        scv.probability(standard(), above=cut, method=QUICK)

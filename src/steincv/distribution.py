@@ -87,7 +87,7 @@ def probability(
         wanted, shape = thresholds(cuts, upward, values)
         jumps, _, passed, judge, _ = filed = _fit_on_file(taken, wanted)
         one = np.ones(len(jumps.columns.cut))
-        seen, counted = filed.seen(slice(None), 0 * one, one), float(passed.plain.size)
+        seen, counted, level = filed.seen(slice(None), 0 * one, one), float(passed.plain.size), 0 * one > 0
     else:
         values, weights = taken.values, taken.weights
         wanted, shape = thresholds(cuts, upward, values)
@@ -95,8 +95,9 @@ def probability(
         plain = indicator_draws(taken.judged(jumps.columns(values.array)), taken.judged_weights)
         seen = [_bounded(taken, draws) for draws in (plain, *choices)]
         counted = taken.samples.size if weights is None else weights.ess
+        level = np.ptp(values.array, axis=(0, 1))[jumps.columns.output] == 0
     result = judge(jumps.columns.labels(values.labels), shape)(*seen)
-    return sensible(doubted(result, jumps.doubt), jumps.columns, 1 / counted)
+    return sensible(doubted(result, jumps.doubt), jumps.columns, np.where(level, 0.0, 1 / counted))
 
 
 def with_quantiles(result: Estimate, taken: Inputs, levels: Sequence[float], training: Training | None) -> Estimate:
@@ -228,11 +229,22 @@ def how_found(jumps: Jumps, labels: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
+def threshold(name: str, given: Any) -> np.ndarray:
+    """Return thresholds as numbers."""
+    try:
+        numbers = np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        numbers = np.zeros(0)  # what is wrong with it is said below
+    if len(bad := numbers[~np.isfinite(numbers)]):
+        raise InputError(f"`{name}` holds {bad[0]}, and a threshold is a finite number. Leave it out.")
+    return finite_array(name, given)
+
+
 def thresholds(given: Any, upward: bool, values: Values) -> tuple[list[Wanted], tuple[int, ...]]:
     """Return the thresholds of every output that has any, and the shape of the result."""
     name, outputs = "above" if upward else "below", range(len(values.labels))
     if not isinstance(given, Mapping):
-        cuts = finite_array(name, given)
+        cuts = threshold(name, given)
         if cuts.ndim > 1:
             raise InputError(f"`{name}` has shape {cuts.shape}, expected a number, a sequence of them, or a dict.")
         return [Wanted(o, np.atleast_1d(cuts), upward) for o in outputs], (*values.shape, *cuts.shape)
@@ -241,7 +253,7 @@ def thresholds(given: Any, upward: bool, values: Values) -> tuple[list[Wanted], 
         which = called(key, values.labels)
         if not which:
             raise InputError(f"`{name}` names {key!r}; the outputs are {', '.join(values.labels)}.")
-        found |= {o: np.atleast_1d(finite_array(f"{name}[{key!r}]", cuts)) for o in which}
+        found |= {o: np.atleast_1d(threshold(f"{name}[{key!r}]", cuts)) for o in which}
     total = sum(len(cuts) for cuts in found.values())
     if not total:
         raise InputError(f"`{name}` is an empty dict: there is nothing to estimate.")
@@ -287,17 +299,17 @@ def quantiles_in_order(result: Estimate, levels: Sequence[float], estimates: Seq
     return replace(result, quantiles=quantiles, info={**result.info, "steps": how})
 
 
-def sensible(result: Estimate, columns: Columns, least: float) -> Estimate:
+def sensible(result: Estimate, columns: Columns, least: np.ndarray) -> Estimate:
     """Return probabilities between 0 and 1 that rise with the threshold, or fall; say so where no draw is beyond it.
 
-    There the error is at least that of the `least` that a draw counts for.
+    There the error is at least that of the `least` that a draw counts for; nothing where f is constant.
     """
     mean, error = result.mean.reshape(-1).copy(), result.standard_error.reshape(-1)
     for o in np.unique(columns.output):
         mine = np.flatnonzero(columns.output == o)
         mine = mine[np.argsort(columns.cut[mine] * np.where(columns.above[mine], -1, 1), kind="stable")]
         mean[mine] = [m[0] for m in in_order([mean[j : j + 1] for j in mine], [error[j : j + 1] for j in mine])]
-    none = np.ptp(result.values, axis=(0, 1)) == 0
+    none = (np.ptp(result.values, axis=(0, 1)) == 0) & (least > 0)
     result = _moved(result, np.clip(mean, 0.0, 1.0))
     if not none.any():
         return result
