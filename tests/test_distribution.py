@@ -10,6 +10,9 @@ from densities import bent_mixture, gaussian
 from scipy.special import ndtr, ndtri
 
 import steincv as scv
+from steincv.distribution import with_quantiles
+from steincv.estimating import inputs_of
+from steincv.judging.error_bars import split_rhat
 from steincv.judging.quantiles import in_order, plain_quantiles
 
 QUICK = scv.Polynomial(2)
@@ -245,3 +248,38 @@ def test_coordinates_by_name():
         scv.estimate(samples, "zeta")
     with pytest.raises(scv.InputError, match="`above` holds"):
         scv.probability(samples, "mu", above=float("nan"))
+
+
+@pytest.mark.parametrize("method", [QUICK, scv.Polynomial(1), scv.Auto()])
+def test_means_and_quantiles_share_what_is_made_of_the_draws_alone(method):
+    """Neither is changed by it: means are those without levels, and quantiles those of a fit by itself."""
+    samples = bent_mixture(3, 4, 200, 3)
+    both = scv.estimate(samples, method=method, stat=("mean", "sd", 0.1, 0.5))
+    alone = scv.estimate(samples, method=method, stat=("mean", "sd"))
+    np.testing.assert_allclose(both.mean, alone.mean, rtol=1e-12)
+    np.testing.assert_allclose(both.sd.standard_error, alone.sd.standard_error, rtol=1e-9)
+    taken = inputs_of(samples, None, method, 0, (None, 0, True, 0.5), True, None, "auto", "auto")
+    by_itself = with_quantiles(alone, taken, (0.1, 0.5), None)
+    for level in (0.1, 0.5):
+        np.testing.assert_allclose(both.quantile(level).mean, by_itself.quantile(level).mean, rtol=1e-9)
+        errors = (r.quantile(level).standard_error for r in (both, by_itself))
+        np.testing.assert_allclose(*errors, rtol=1e-6)
+
+
+def test_the_r_hat_of_two_values_needs_no_ranks():
+    values = 1.0 * (np.cumsum(np.random.default_rng(0).normal(size=(4, 100, 5)), axis=1) > [0, 1, 2, 3, 90])
+    values[..., 0] = np.arange(400).reshape(4, 100) % 2  # half of each
+    np.testing.assert_allclose(split_rhat(values, two_valued=True), split_rhat(values), rtol=1e-12)
+
+
+def test_of_a_constant_f_every_probability_is_known():
+    result = scv.probability(standard(), lambda x: 3.0 + 0 * x[0], above=[2.0, 3.0, 4.0], method=QUICK)
+    assert result.mean.tolist() == [1.0, 0.0, 0.0]
+    assert result.standard_error.tolist() == [0.0] * 3
+    assert {s.code for found in result.status for s in found} == {scv.Code.CONSTANT}
+
+
+@pytest.mark.parametrize("cut", [np.nan, [0.0, np.inf], {"x[0]": [np.nan]}])
+def test_a_threshold_that_is_no_number_is_said_to_be_one(cut):
+    with pytest.raises(scv.InputError, match="and a threshold is a finite number"):
+        scv.probability(standard(), above=cut, method=QUICK)

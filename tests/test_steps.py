@@ -12,16 +12,16 @@ from scipy.special import ndtr
 
 import steincv as scv
 from steincv.samples.derivatives import Derivatives
+from steincv.stein.bending import Bent, Straight
 from steincv.stein.rises import find_place, monotone_in
 from steincv.stein.steps import (
-    Bent,
-    Straight,
+    Normal,
+    Sides,
     along_coordinate,
     along_line,
     along_one,
     fit_step,
     half_line,
-    half_line_in_cut,
 )
 
 
@@ -30,8 +30,6 @@ def test_the_half_line_solves_its_equation():
     h = 1e-5
     slope = (half_line(t + h, q) - half_line(t - h, q)) / (2 * h)
     np.testing.assert_allclose(slope, t * half_line(t, q) + (t <= q) - ndtr(q), atol=1e-7)
-    in_cut = (half_line(t, q + h) - half_line(t, q - h)) / (2 * h)
-    np.testing.assert_allclose(in_cut, half_line_in_cut(t, q), atol=1e-7)
 
 
 def test_the_half_line_stays_finite_far_out():
@@ -40,7 +38,20 @@ def test_the_half_line_stays_finite_far_out():
     assert np.isfinite(found).all()
     assert (found >= 0).all()
     assert (np.abs(t) * found <= 1).all()
-    assert np.isfinite(half_line_in_cut(t, q)).all()
+
+
+def test_g_is_what_the_half_line_leaves_and_its_rate_is_its_slope():
+    """Near, far out, and beyond where the factors of the half-line are numbers."""
+    u = np.append(np.linspace(-4, 4, 41), [-200.0, -35.0, 33.0, 150.0])[:, None]
+    law = Normal(u, np.full((1, 1), 0.2), np.full((1, 1), 0.9), -0.8 * u + 0.1 * np.sin(u))
+    straight, cuts = Straight(0.0, 2.0), 2 * np.array([-160.0, -36.03, -2.01, 0.03, 1.01, 36.07])
+    at = Sides.of(straight, 2 * u[:, 0], law)
+    q = (cuts / 2 - 0.2) / 0.9
+    expected = ndtr(q) - (u <= cuts / 2) - half_line(law.t, q) * law.misfit
+    np.testing.assert_allclose(at(cuts)[0], expected, atol=1e-12)
+    assert np.isfinite(at(cuts, rate=True)[1]).all()
+    slope = (at(cuts + 1e-5)[0] - at(cuts - 1e-5)[0]) / 2e-5
+    np.testing.assert_allclose(at(cuts, rate=True)[1][:41, 2:5], slope[:41, 2:5], atol=1e-8)
 
 
 @pytest.mark.parametrize("h", [np.exp, np.arctan, lambda x: x])

@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from .estimating import FileInputs, Inputs, Judge, inputs_of, seen_in
-from .families.method import Method
+from .families.method import Method, Training
 from .families.problem import resampled
-from .judging.diagnostics import Code, Status
+from .judging.diagnostics import Code, Status, value_status
 from .judging.error_bars import Average
 from .judging.passing import Passed
 from .judging.quantiles import in_order, indicator_draws, plain_quantiles, quantile_draws, weighted_quantile
@@ -87,7 +87,7 @@ def probability(
         wanted, shape = thresholds(cuts, upward, values)
         jumps, _, passed, judge, _ = filed = _fit_on_file(taken, wanted)
         one = np.ones(len(jumps.columns.cut))
-        seen, counted = filed.seen(slice(None), 0 * one, one), float(passed.plain.size)
+        seen, counted, level = filed.seen(slice(None), 0 * one, one), float(passed.plain.size), 0 * one > 0
     else:
         values, weights = taken.values, taken.weights
         wanted, shape = thresholds(cuts, upward, values)
@@ -95,18 +95,17 @@ def probability(
         plain = indicator_draws(taken.judged(jumps.columns(values.array)), taken.judged_weights)
         seen = [_bounded(taken, draws) for draws in (plain, *choices)]
         counted = taken.samples.size if weights is None else weights.ess
+        level = np.ptp(values.array, axis=(0, 1))[jumps.columns.output] == 0
     result = judge(jumps.columns.labels(values.labels), shape)(*seen)
-    return sensible(doubted(result, jumps.doubt), jumps.columns, 1 / counted)
+    return sensible(doubted(result, jumps.doubt), jumps.columns, np.where(level, 0.0, 1 / counted))
 
 
-def with_quantiles(result: Estimate, taken: Inputs | FileInputs, levels: Sequence[float]) -> Estimate:
-    """Return the result with an `Estimate` of the quantiles at each of the levels."""
-    if isinstance(taken, FileInputs):
-        return _with_file_quantiles(result, taken, levels)
+def with_quantiles(result: Estimate, taken: Inputs, levels: Sequence[float], training: Training | None) -> Estimate:
+    """Return the result with an `Estimate` of the quantiles at each of the levels; `training`: that of the means."""
     values, weights = taken.values, taken.judged_weights
     seen = taken.judged(values.array)
     plain = plain_quantiles(seen, levels) if weights is None else [weighted_quantile(seen, p, weights) for p in levels]
-    found = _fit(taken, at_levels(plain, levels))
+    found = _fit(taken, at_levels(plain, levels), training)
     judge, estimates = found.judge(values.labels, values.shape), []
     for k, (level, average) in enumerate(zip(levels, plain, strict=True)):
         pick = slice(k, None, len(levels))
@@ -130,8 +129,8 @@ class Found(NamedTuple):
     how: Mapping[str, Sequence[str]]
 
 
-def _fit(taken: Inputs, wanted: Sequence[Wanted]) -> Found:
-    """Take the jumps out, and fit the method to what is left."""
+def _fit(taken: Inputs, wanted: Sequence[Wanted], before: Training | None = None) -> Found:
+    """Take the jumps out, and fit the method to what is left; `before`: another fit to the same draws, if there is."""
     points, samples = taken.points, taken.samples
     draws = points.draws.reshape(-1, samples.dim)
     again = None if taken.weights is None else resampled
@@ -139,7 +138,10 @@ def _fit(taken: Inputs, wanted: Sequence[Wanted]) -> Found:
     f_there = points.values.reshape(len(draws), -1)
     jumps = find_jumps(cloud, wanted, lambda: Derivatives.of(taken.f, samples, draws, f_there))
     center = taken.center(jumps.columns(points.values))
-    training = replace(taken.training(lambda x: jumps.columns(x) - center), base=jumps.base)
+    if before is None:
+        training = replace(taken.training(lambda x: jumps.columns(x) - center), base=jumps.base)
+    else:
+        training = before.again(jumps.columns(points.values) - center, jumps.base)
     with workers(taken.executor) as team:
         fit = taken.spaced.method.across(training)
     how = how_found(jumps, taken.values.labels)
@@ -150,8 +152,8 @@ def _fit(taken: Inputs, wanted: Sequence[Wanted]) -> Found:
 def _bounded(taken: Inputs, draws: np.ndarray, known: Average | None = None) -> Seen:
     """Return draws as they are judged. Indicators are bounded: of their tails only that of weights counts."""
     seen = taken.seen(draws, known)
-    if taken.weights is None:
-        return seen
+    if taken.weights is None:  # asked for without control only, where there are two values
+        return replace(seen, status=functools.partial(value_status, draws, two_valued=True))
     tails = Code.HEAVY_TAIL
     return replace(seen, status=lambda ess: [[s for s in one if s.code is not tails] for one in seen.statuses(ess)])
 
@@ -200,7 +202,7 @@ def _fit_on_file(taken: FileInputs, wanted: Sequence[Wanted]) -> Filed:
     return Filed(jumps, values, passed, judge, how)
 
 
-def _with_file_quantiles(result: Estimate, taken: FileInputs, levels: Sequence[float]) -> Estimate:
+def with_file_quantiles(result: Estimate, taken: FileInputs, levels: Sequence[float]) -> Estimate:
     """Return the result with quantiles: a Newton step of all draws from where those that are fitted on have them."""
     plain = plain_quantiles(taken.some(taken.step)[1].array, levels)
     filed = _fit_on_file(taken, at_levels(plain, levels))
@@ -227,11 +229,22 @@ def how_found(jumps: Jumps, labels: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
+def threshold(name: str, given: Any) -> np.ndarray:
+    """Return thresholds as numbers."""
+    try:
+        numbers = np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        numbers = np.zeros(0)  # what is wrong with it is said below
+    if len(bad := numbers[~np.isfinite(numbers)]):
+        raise InputError(f"`{name}` holds {bad[0]}, and a threshold is a finite number. Leave it out.")
+    return finite_array(name, given)
+
+
 def thresholds(given: Any, upward: bool, values: Values) -> tuple[list[Wanted], tuple[int, ...]]:
     """Return the thresholds of every output that has any, and the shape of the result."""
     name, outputs = "above" if upward else "below", range(len(values.labels))
     if not isinstance(given, Mapping):
-        cuts = finite_array(name, given)
+        cuts = threshold(name, given)
         if cuts.ndim > 1:
             raise InputError(f"`{name}` has shape {cuts.shape}, expected a number, a sequence of them, or a dict.")
         return [Wanted(o, np.atleast_1d(cuts), upward) for o in outputs], (*values.shape, *cuts.shape)
@@ -240,7 +253,7 @@ def thresholds(given: Any, upward: bool, values: Values) -> tuple[list[Wanted], 
         which = called(key, values.labels)
         if not which:
             raise InputError(f"`{name}` names {key!r}; the outputs are {', '.join(values.labels)}.")
-        found |= {o: np.atleast_1d(finite_array(f"{name}[{key!r}]", cuts)) for o in which}
+        found |= {o: np.atleast_1d(threshold(f"{name}[{key!r}]", cuts)) for o in which}
     total = sum(len(cuts) for cuts in found.values())
     if not total:
         raise InputError(f"`{name}` is an empty dict: there is nothing to estimate.")
@@ -286,17 +299,17 @@ def quantiles_in_order(result: Estimate, levels: Sequence[float], estimates: Seq
     return replace(result, quantiles=quantiles, info={**result.info, "steps": how})
 
 
-def sensible(result: Estimate, columns: Columns, least: float) -> Estimate:
+def sensible(result: Estimate, columns: Columns, least: np.ndarray) -> Estimate:
     """Return probabilities between 0 and 1 that rise with the threshold, or fall; say so where no draw is beyond it.
 
-    There the error is at least that of the `least` that a draw counts for.
+    There the error is at least that of the `least` that a draw counts for; nothing where f is constant.
     """
     mean, error = result.mean.reshape(-1).copy(), result.standard_error.reshape(-1)
     for o in np.unique(columns.output):
         mine = np.flatnonzero(columns.output == o)
         mine = mine[np.argsort(columns.cut[mine] * np.where(columns.above[mine], -1, 1), kind="stable")]
         mean[mine] = [m[0] for m in in_order([mean[j : j + 1] for j in mine], [error[j : j + 1] for j in mine])]
-    none = np.ptp(result.values, axis=(0, 1)) == 0
+    none = (np.ptp(result.values, axis=(0, 1)) == 0) & (least > 0)
     result = _moved(result, np.clip(mean, 0.0, 1.0))
     if not none.any():
         return result

@@ -89,31 +89,34 @@ def estimate(
     if isinstance(taken, FileInputs):
         result = _from_file(taken, "sd" in stats)
     else:
-        result, taken = _in_memory(taken, "sd" in stats)
+        result, taken, training = _in_memory(taken, "sd" in stats, bool(levels))
     if not levels:
         return result
-    from .distribution import with_quantiles  # which needs this module
+    from .distribution import with_file_quantiles, with_quantiles  # which need this module
 
-    return with_quantiles(result, taken, levels)
+    if isinstance(taken, FileInputs):
+        return with_file_quantiles(result, taken, levels)
+    return with_quantiles(result, taken, levels, training)
 
 
-def _in_memory(taken: "Inputs", sd: bool) -> tuple[Estimate, "Inputs"]:
-    """Return the estimate, and the inputs with what is known of orbits since."""
+def _in_memory(taken: "Inputs", sd: bool, again: bool) -> tuple[Estimate, "Inputs", Training | None]:
+    """Return the estimate, the inputs with what is known of orbits since, and the training, if it is wanted again."""
     samples, values, weights, method = taken.samples, taken.values, taken.weights, taken.spaced.method
     only_draws = taken.points.values is values.array and weights is None
     step, outputs = 1, len(values.labels)
-    if only_draws and taken.held is None and type(method).cross_fit is Method.cross_fit:
+    own = type(method).cross_fit is not Method.cross_fit
+    if only_draws and taken.held is None and not own:
         step = taken.spaced.step(samples.draws.shape, outputs)
     targets = Targets.of(values.array[:, ::step], sd)
     averaged = plain = targets(values.array)
-    center = taken.center(plain)
+    center, training = taken.center(plain), None
     with workers(taken.executor) as team:
         if step > 1:
             fit = _fit_large(samples, averaged, taken.spaced, step)
-        elif only_draws and taken.spaced.coordinates == "auto":
+        elif only_draws and taken.spaced.coordinates == "auto" and (own or not again):
             fit = method.cross_fit(samples, averaged, taken.plan, seed=taken.spaced.seed)
         else:
-            training = taken.training(lambda x: targets(x) - center)
+            training = replace(taken.training(lambda x: targets(x) - center), like={} if again else None)
             averaged, fit = training.f, method.across(training)
             taken = replace(taken, points=taken.points.judged(values.array, averaged))
     judge = taken.judge(fit, taken.info(fit, team), values.labels, values.shape)
@@ -124,7 +127,7 @@ def _in_memory(taken: "Inputs", sd: bool) -> tuple[Estimate, "Inputs"]:
     result = judge(taken.seen(first), *(taken.seen(choice[..., :outputs]) for choice in choices))
     if (unit := targets.unit) is not None:
         result = replace(result, sd=judge(*(taken.seen(deviation(unit, x, outputs)) for x in (plain, *choices))))
-    return result, taken
+    return result, taken, training
 
 
 def _from_file(taken: "FileInputs", sd: bool) -> Estimate:

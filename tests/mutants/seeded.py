@@ -151,8 +151,8 @@ BUGS = (
     Bug(
         "leave-one-out residuals that leave nothing out",
         "families/polynomial/ridge.py",
-        "r /= kept[:, k, None]",
-        "r /= 1.0",
+        "residual /= kept[:, k, None]",
+        "residual /= 1.0",
         ("tests/test_polynomial.py",),
     ),
     Bug(

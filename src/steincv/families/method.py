@@ -34,7 +34,6 @@ from .problem import (
     make_problem as make_problem,
     resampled as resampled,
     spaced_sample as spaced_sample,
-    spacing as spacing,
     standard_values,
 )
 
@@ -87,12 +86,7 @@ class Method(abc.ABC):
             return Fitted(standardise, scale, self.solve([problem], seed)[0])
 
     def cross_fit(
-        self,
-        samples: Samples,
-        values: Float[np.ndarray, "chain draw out"],
-        folds: Sequence[Fold],
-        *,
-        seed: int = 0,
+        self, samples: Samples, values: Float[np.ndarray, "chain draw out"], folds: Sequence[Fold], *, seed: int = 0
     ) -> CrossFit:
         """Fit on every fold's training draws, evaluate on its test draws."""
         data = (samples.draws, samples.scores, values, tuple(folds), samples.names)
@@ -140,6 +134,7 @@ class Training:
       are fitted to f with it, and have it in their g: what takes a jump out of f before any family sees it.
     - `keep`: g of every fold, without the base, is kept as a function, to be evaluated at other draws. Everything is
       then fitted in this process, for functions do not travel.
+    - `like`: problems that were made of the same draws and folds for another f, or an empty dict where one is to come.
     """
 
     draws: Float[np.ndarray, "chain state dim"]
@@ -154,6 +149,7 @@ class Training:
     weight: Float[np.ndarray, "chain state"] | None = None
     keep: bool = False
     base: Float[np.ndarray, "fold chain state out"] | None = None
+    like: Mapping[tuple[int, str], FoldProblem] | None = None
     _made: dict[tuple[int, str], FoldProblem] = field(default_factory=dict)
     _values: dict[int, StandardValues] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -175,6 +171,10 @@ class Training:
         if self.states == 1:
             return block
         return Block(block.chains, (block.draws[:, None] * self.states + np.arange(self.states)).ravel())
+
+    def again(self, values: Float[np.ndarray, "chain state out"], base: np.ndarray | None) -> "Training":
+        """Return the same for another f: what was made of draws and scores alone is not made again."""
+        return replace(self, values=values, base=base, like=self._made, _made={}, _values={}, _lock=threading.Lock())
 
     @property
     def fewest(self) -> int:
@@ -260,9 +260,9 @@ class Training:
             return part.reshape(own.size, -1)[rows].reshape(part.shape) if weighted else part
 
         draws = Samples.trusted(like_draws(self.draws), like_draws(self.scores), self.names)
-        coordinates = self._coordinates(k, kind, draws)
-        only = np.arange(self.chains, len(self.draws))
-        all_ = self._of_states(Block(np.append(train.chains, only), train.draws))
+        before = (self.like or {}).get((k, kind))
+        coordinates = self._coordinates(k, kind, draws) if before is None else before.coordinates
+        all_ = self._of_states(Block(np.append(train.chains, np.arange(self.chains, len(self.draws))), train.draws))
         alike = all_.size == own.size and not weighted
         samples = draws if alike else Samples.trusted(all_.take(self.draws), all_.take(self.scores), self.names)
 
@@ -272,16 +272,17 @@ class Training:
         if (found := self._values.get(k)) is None:
             values = self.values if self.base is None else self.values + self.base[k]
             found = standard_values(flat(all_.take(values)), None if alike else flat(like_draws(values)))
-            if keep:
-                found = self._values.setdefault(k, found)
+            found = self._values.setdefault(k, found) if keep else found
+        if before is not None:
+            return FoldProblem(replace(before.problem, y=found.y, offset=found.offset), coordinates, found.scale)
         z, s = coordinates(samples)
         weight = None if self.weight is None else all_.take(self.weight).reshape(-1)
         if weighted and weight is not None:  # penalties are judged by squared weights, which is their variance
             weight = weight / weight.mean()
         size = spaced_sample(self.draws.shape[0] * self.draws.shape[1], [fold.train.size for fold in self.folds])
         place = Place(size, np.tile(train.draws, len(train.chains))) if all_.size == own.size else None
-        parts = 2 if isinstance(coordinates, SideBySide) else 1
-        problem = Problem(z, s, found.y, found.offset, len(samples.draws), self.states, weight, place, parts)
+        parts, kept = 2 if isinstance(coordinates, SideBySide) else 1, None if self.like is None else dict[Any, Any]()
+        problem = Problem(z, s, found.y, found.offset, len(samples.draws), self.states, weight, place, parts, kept)
         return FoldProblem(problem, coordinates, found.scale)
 
     def _coordinates(self, k: int, kind: Kind, draws: Samples) -> Coordinates:
@@ -345,8 +346,7 @@ def _fit_elsewhere(arrays: Arrays, layout: tuple, job: tuple[Member, tuple[int, 
 
 
 def _is_default(method: Method, f: "Field[Any]") -> bool:
-    default = f.default_factory() if f.default_factory is not MISSING else f.default
-    return bool(getattr(method, f.name) == default)
+    return bool(getattr(method, f.name) == (f.default_factory() if f.default_factory is not MISSING else f.default))
 
 
 # More draws than are held or fitted on -------------------------------------------------------------

@@ -53,6 +53,7 @@ class Problem:
       mean one; None where all are alike.
     - `parts`: how many systems of coordinates z and s hold side by side. Products across them have no mean of zero.
     - `place`: where the n draws were taken from, if they are part of a sample.
+    - `kept`: what a family made of z and s alone, where another f is to be fitted at the same draws; None elsewhere.
     """
 
     z: Float[np.ndarray, "n dim"]
@@ -64,6 +65,7 @@ class Problem:
     weight: Float[np.ndarray, " n"] | None = None
     place: "Place | None" = None
     parts: int = 1
+    kept: dict[Any, Any] | None = None
 
     def select(self, outputs: np.ndarray | None) -> "Problem":
         """Return the problem of some of the outputs."""

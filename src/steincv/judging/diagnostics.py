@@ -331,10 +331,11 @@ def limits_of_rhat(values: np.ndarray, rhat: np.ndarray) -> np.ndarray:
     return limits
 
 
-def value_status(values: np.ndarray, ess: np.ndarray) -> list[list[Status]]:
-    """Return what the values of f themselves say, for every output of `(chain, draw, out)`."""
-    rhat = split_rhat(values)
-    return status_of_values(rhat, limits_of_rhat(values, rhat), tail_index(values), ess)
+def value_status(values: np.ndarray, ess: np.ndarray, *, two_valued: bool = False) -> list[list[Status]]:
+    """Return what the values of f themselves say, for every output of `(chain, draw, out)`; two values have no tail."""
+    rhat = split_rhat(values, two_valued=two_valued)
+    khat = np.zeros(len(rhat)) if two_valued else tail_index(values)
+    return status_of_values(rhat, limits_of_rhat(values, rhat), khat, ess)
 
 
 def status_of_values(rhat: np.ndarray, limit: np.ndarray, khat: np.ndarray, ess: np.ndarray) -> list[list[Status]]:

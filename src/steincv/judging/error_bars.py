@@ -186,13 +186,16 @@ def most_effective_draws(n: int) -> float:
     return n * max(1.0, np.log10(n))
 
 
-def split_rhat(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, " out"]:
-    """Return the rank-normalised split R-hat of every output; 1 where it is not defined (a constant series)."""
+def split_rhat(series: Float[np.ndarray, "chain draw out"], *, two_valued: bool = False) -> Float[np.ndarray, " out"]:
+    """Return the rank-normalised split R-hat of every output; 1 where it is not defined (a constant series).
+
+    The ranks of a series that is `two_valued`, and its distances from the median, are itself but for place and scale.
+    """
     unit = unit_range(series).unit
     rhat = np.ones(unit.shape[-1])
     moving = unit.std(axis=(0, 1)) > 0
-    if moving.any():
-        rhat[moving] = rank_rhat(unit[..., moving])  # infinite if chains are stuck at different values
+    if moving.any():  # infinite if chains are stuck at different values
+        rhat[moving] = rank_rhat(unit[..., moving], ranked=two_valued)
     return np.where(np.isnan(rhat), 1.0, rhat)
 
 
@@ -286,11 +289,13 @@ def _effective(series: Float[np.ndarray, "out chain draw"]) -> Float[np.ndarray,
     return np.where(constant | np.isnan(tau), size, size / np.maximum(tau, 1 / np.log10(size)))
 
 
-def rank_rhat(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, " out"]:
+def rank_rhat(series: Float[np.ndarray, "chain draw out"], *, ranked: bool = False) -> Float[np.ndarray, " out"]:
     """Return the rank-normalised split R-hat, of locations and of scales, of every output; NaN where it has none."""
     if series.shape[0] < 2 or series.shape[1] < 4:
         return np.full(series.shape[-1], np.nan)
     half = _halves(series)
+    if ranked:
+        return _rhat(half)
     folded = np.abs(half - np.median(half, axis=(1, 2), keepdims=True))
     return np.fmax(_rhat(_normal_scores(half)), _rhat(_normal_scores(folded)))
 

@@ -13,7 +13,7 @@ from ..samples.derivatives import Derivatives
 from ..samples.samples import Samples
 from .folds import Fold
 from .rises import Crossing, Place, find_place, monotone_in
-from .steps import Rise, Step, fit_steps
+from .steps import Sides, Step, fit_steps
 
 
 class Search(NamedTuple):
@@ -108,14 +108,13 @@ class Taken(NamedTuple):
         """Return a fold's base at other points; zero where it is only known at those that it was made for."""
         if self.place is None or self.place.elsewhere is None or not self.kept[fold].any():
             return np.zeros((len(x), len(self.cuts)))
-        return np.where(
-            self.kept[fold], self.at(fold, self.place.elsewhere(x, s), x, self.place.crossings(self.cuts)), 0.0
-        )
+        sides = self.steps[fold].sides(self.place.elsewhere(x, s), x)
+        return np.where(self.kept[fold], self.at(sides, self.place.crossings(self.cuts)), 0.0)
 
-    def at(self, fold: int, rise: Rise, x: np.ndarray, crossings: Sequence[Crossing]) -> Float[np.ndarray, "n cut"]:
+    def at(self, sides: Sides, crossings: Sequence[Crossing]) -> Float[np.ndarray, "n cut"]:
         """Return the control variate of a fold, for the columns that were asked for."""
-        controls = self.steps[fold].controls(rise, x)
-        g = np.sum([one.sign * controls(one.at)[0] for one in crossings], axis=0)
+        each = [one.sign * sides(one.at)[0] for one in crossings]
+        g = each[0] if len(each) == 1 else np.sum(each, axis=0)
         return -g if self.wanted.above else g
 
 
@@ -175,17 +174,22 @@ def find_jumps(points: Points, wanted: Sequence[Wanted], differentiate: Callable
         if place is None:
             return found
         found = found._replace(steps=fit_steps(place.rise, x, trained))
+        sides = [step.sides(place.rise, x) for step in found.steps]
         if asked.levels is not None and place.how != "regression":
-            cuts, density = _search(points, place, found.steps, x, values, density, asked)
+            cuts, density = _search(points, place, sides, values, density, asked)
             found = found._replace(cuts=cuts, density=density)
         jumps = 1.0 * (values[:, None] <= found.cuts)
         sign, crossings = -1.0 if asked.above else 1.0, place.crossings(found.cuts)
         mine = base[:, :, start[j] : start[j + 1]]
         for k, rows in enumerate(trained):
-            mine[k] = found.at(k, place.rise, x, crossings)
-            left = (jumps[rows] + sign * mine[k, rows]).var(axis=0)
-            kept[k] = (left <= SEARCH.harmful * jumps[rows].var(axis=0)) & np.isfinite(mine[k]).all(axis=0)
-        mine[~np.broadcast_to(kept[:, None], mine.shape)] = 0.0
+            mine[k] = found.at(sides[k], crossings)
+            before = jumps[rows]
+            left, share = before + sign * mine[k, rows], before.mean(axis=0)
+            left -= left.mean(axis=0)
+            harmless = np.einsum("nc,nc->c", left, left) <= SEARCH.harmful * len(left) * share * (1 - share)
+            kept[k] = harmless & np.isfinite(mine[k]).all(axis=0)
+        if not kept.all():
+            mine[~np.broadcast_to(kept[:, None], mine.shape)] = 0.0
         off = _off_zero(np.concatenate([own[rows] * mine[k, rows] for k, rows in enumerate(tests)]))
         mine[..., off], kept[:, off] = 0.0, False
         doubt = _density(place.rise.h, place.cut(found.cuts)) * place.doubt(found.cuts)
@@ -238,8 +242,7 @@ def plain_density(f: np.ndarray, levels: np.ndarray, errors: np.ndarray | None) 
 def _search(
     points: Points,
     place: Place,
-    steps: Sequence[Step],
-    x: np.ndarray,
+    sides: Sequence[Sides],
     f: np.ndarray,
     usual: np.ndarray,
     asked: Wanted,
@@ -252,13 +255,13 @@ def _search(
         instead = asked._replace(cuts=place.cut(asked.cuts), levels=levels)
         like = plain_density(place.rise.h, levels, asked.errors)
         itself = Place(place.rise, place.how)
-        cut, density = _search(points, itself, steps, x, place.rise.h, like, instead)
+        cut, density = _search(points, itself, sides, place.rise.h, like, instead)
         value, slope = place.back(cut)
         return value, np.divide(density, slope, out=np.zeros_like(density), where=slope > 0)
     tests = [points.rows(fold, train=False) for fold in points.folds]
-    weight = np.ones(len(x)) if points.weight is None else points.weight.reshape(-1)
+    weight = np.ones(len(f)) if points.weight is None else points.weight.reshape(-1)
     total = sum(weight[rows].sum() for rows in tests)
-    controls = [step.controls(place.rise.part(rows), x[rows]) for step, rows in zip(steps, tests, strict=True)]
+    controls = [one.part(rows) for one, rows in zip(sides, tests, strict=True)]
     cut, density = asked.cuts, usual
     farthest = SEARCH.farthest * np.divide(asked.errors, usual, out=np.zeros_like(usual), where=usual > 0)
     for _ in range(SEARCH.rounds):

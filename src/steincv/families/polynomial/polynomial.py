@@ -232,7 +232,8 @@ class Polynomial(Method):
         """Return the features of every system of coordinates that z and s hold, side by side."""
 
         turning = bool(self.rotations)
-        return np.hstack([polynomial_features(*at, self.degree, turning) for at in systems(z, s, parts)])
+        each = [polynomial_features(*at, self.degree, turning) for at in systems(z, s, parts)]
+        return each[0] if parts == 1 else np.hstack(each)
 
     def _kinds(self, dim: int, parts: int) -> np.ndarray:
         """Return the degree of every feature."""
@@ -280,6 +281,7 @@ class Polynomial(Method):
         orbits = None if problem.weight is None else problem.weight.reshape(-1, problem.states)
         z, s, y = problem.z, problem.s, problem.y
         n, turn = len(z), None
+        kept = None if problem.kept is None else problem.kept.setdefault((self.degree, self.rotations), {})
         if self.objective != "variance":
             self._reserve(n, dim, 2 * self._bytes(n, features))
             turn = own_steps(z, problem.chains, problem.states, parts)
@@ -295,7 +297,7 @@ class Polynomial(Method):
         else:
             self._reserve(n, dim, self._bytes(n, features))
             x, kinds = self._table(z, s, parts), self._kinds(dim, parts)
-            fit = ridge(x, y, kinds, self.penalty, overwrite=True, orbits=orbits)
+            fit = ridge(x, y, kinds, self.penalty, overwrite=True, orbits=orbits, kept=kept)
 
         def evaluate(z: np.ndarray, s: np.ndarray) -> np.ndarray:
             z, s = (z, s) if turn is None else (z @ turn.draws, s @ turn.scores)
@@ -321,7 +323,7 @@ class Polynomial(Method):
         cross -= n * np.outer(mean, center)
         every = judged_every(n, y.shape[1])
         judged = self._table(z[::every], s[::every], parts) - mean
-        return ridge_of_moments(n, gram, cross, judged, y[::every] - center, kinds, self.penalty)
+        return ridge_of_moments(n, lambda: gram, cross, judged, y[::every] - center, kinds, self.penalty)
 
     def _reserve(self, n: int, dim: int, needed: float) -> None:
         reserve(

@@ -10,6 +10,7 @@ States of one orbit are left out together, $(I - H_{oo})^{-1} r_o$, and judged b
 copies of each other, and leaving out one of them would choose far too small a penalty.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -40,12 +41,10 @@ class Sizes(NamedTuple):
     # Penalties are compared by their residuals at this many draws at least: the same ones for all, so that is enough.
     judged: int = 800
     # Residuals of more outputs than these would be most of the work: they are compared at fewer draws, at least these.
-    many_outputs: int = 100
+    many_outputs: int = 50
     fewest_judged: int = 200
     # A fit that goes through a draw to within this part of its value tells nothing about the error there.
     interpolation: float = 1e-10
-    # Residuals are made for a tile of draws at a time, so that they stay in the cache.
-    tile_entries: int = 2**16
 
 
 SIZES = Sizes()
@@ -91,13 +90,6 @@ class _Spectrum:
 
         return cls(values, left[judged], left.T @ y, back)
 
-    @classmethod
-    def of_moments(cls, gram: np.ndarray, cross: np.ndarray, judged: np.ndarray) -> "_Spectrum":
-        """From X'X, X'y and some rows of X."""
-        with blas_threads(9.0 * len(gram) ** 3):
-            values, right = np.linalg.eigh(gram)
-        return cls(np.maximum(values, 0), judged @ right, right.T @ cross, lambda shrunk: right @ shrunk)
-
 
 def ridge(
     features: Float[np.ndarray, "n feature"],
@@ -107,11 +99,13 @@ def ridge(
     *,
     overwrite: bool = False,
     orbits: Float[np.ndarray, "orbit state"] | None = None,
+    kept: dict | None = None,
 ) -> RidgeFit:
     """Fit every output; `penalty` is lambda, the same for all degrees, or "auto".
 
     - `overwrite`: may use up `features`.
     - `orbits`: the weights of the states that the draws are, orbit after orbit; None if they are draws.
+    - `kept`: decompositions from an earlier fit on the same features, which is added to.
     """
     if orbits is not None:
         return _ridge_on_orbits(features, y, degree, penalty, orbits)
@@ -120,7 +114,7 @@ def ridge(
     every = judged_every(n, y.shape[1])
     left = y[::every] - y.mean(axis=0)
     if x.shape[1] <= n:
-        return ridge_of_moments(n, x.T @ x, x.T @ y, x[::every], left, degree, penalty)
+        return ridge_of_moments(n, lambda: x.T @ x, x.T @ y, x[::every], left, degree, penalty, kept)
     return _choose(_of_fewer_draws(x, y, degree, slice(None, None, every)), n, left, degree, penalty)
 
 
@@ -157,13 +151,30 @@ def _ridge_on_orbits(
     if moments is not None and x.shape[1] > SIZES.factorised:
         return _factorised(*moments, few, y[judged], n, degree, penalty, roots)
 
-    spectrum_of = _of_fewer_draws(x, y, degree, judged) if moments is None else _of_moments(*moments, few)
+    if moments is None:
+        spectrum_of = _of_fewer_draws(x, y, degree, judged)
+    else:
+        spectrum_of = _of_moments(lambda: moments[0], moments[1], few, {})
     return _choose(spectrum_of, n, y[judged], degree, penalty, roots)
 
 
-def _of_moments(gram: np.ndarray, cross: np.ndarray, judged: np.ndarray) -> Callable[[np.ndarray], _Spectrum]:
+def _of_moments(
+    gram: Callable[[], np.ndarray], cross: np.ndarray, judged: np.ndarray, kept: dict
+) -> Callable[[np.ndarray], _Spectrum]:
     """Return the spectrum as a function of the roots of penalties, from X'X, X'y and some rows of X."""
-    return lambda root: _Spectrum.of_moments(root[:, None] * gram * root, root[:, None] * cross, judged * root)
+    gram = functools.cache(gram)
+
+    def spectrum(root: np.ndarray) -> _Spectrum:
+        key = root.tobytes()
+        if key not in kept:
+            with blas_threads(9.0 * len(root) ** 3):
+                values, right = np.linalg.eigh(root[:, None] * gram() * root)
+            kept[key] = np.maximum(values, 0), right
+        values, right = kept[key]
+        along = right.T @ (root[:, None] * cross)
+        return _Spectrum(values, (judged * root) @ right, along, lambda shrunk: right @ shrunk)
+
+    return spectrum
 
 
 def _factorised(
@@ -199,18 +210,20 @@ def _factorised(
 
 def ridge_of_moments(
     n: int,
-    gram: Float[np.ndarray, "feature feature"],
+    gram: Callable[[], np.ndarray],
     cross: Float[np.ndarray, "feature out"],
     judged: Float[np.ndarray, "m feature"],
     judged_y: Float[np.ndarray, "m out"],
     degree: Int[np.ndarray, " feature"],
     penalty: float | str,
+    kept: dict | None = None,
 ) -> RidgeFit:
-    """The same from X'X and X'y of n draws, at least as many as features, and X and y at every `judged_every(n)`-th.
+    """The same from X'X (asked for where nothing is `kept`) and X'y of n draws, at least as many as features.
 
-    Everything is about its mean.
+    X and y are given at every `judged_every(n)`-th draw. Everything is about its mean.
     """
-    return _choose(_of_moments(gram, cross, judged), n, judged_y, degree, penalty)
+    spectrum_of = _of_moments(gram, cross, judged, {} if kept is None else kept)
+    return _choose(spectrum_of, n, judged_y, degree, penalty)
 
 
 def judged_every(n: int, outputs: int = 1) -> int:
@@ -236,16 +249,16 @@ def _choose(
         growths = GROWTHS[:1] if plenty or degree.max() == 1 else GROWTHS[1:2] if large else GROWTHS
     else:
         lambdas, growths = np.array([max(float(penalty), 1e-13)]), GROWTHS[:1]
-    best = np.full(outputs, np.inf)
+    best, start = np.full(outputs, np.inf), np.full(outputs, len(lambdas) // 2)
     fit = RidgeFit(np.zeros((features, outputs)), np.zeros(outputs), np.ones(outputs), best)
     for growth in growths:
         root = growth ** (-0.5 * (degree - 1.0))
         spectrum = spectrum_of(root)
         if orbits is None:
-            errors = _leave_one_out(spectrum, judged_y, n, n * lambdas)
+            errors = _leave_one_out(spectrum, judged_y, n, n * lambdas, start)
         else:
             errors = _leave_orbit_out(spectrum, judged_y, n, n * lambdas, orbits)
-        choice = errors.argmin(axis=0)
+        start = choice = errors.argmin(axis=0)
         lowest = errors[choice, np.arange(outputs)]
         better = (lowest < best) | (growth == growths[0])
         if not better.any():
@@ -257,30 +270,34 @@ def _choose(
     return fit
 
 
-def _leave_one_out(spectrum: _Spectrum, y: np.ndarray, n: int, ridges: np.ndarray) -> np.ndarray:
-    """Mean squared leave-one-out residual, `(penalty, out)`, at the judged ones of n draws.
+def _leave_one_out(
+    spectrum: _Spectrum, y: np.ndarray, n: int, ridges: np.ndarray, start: Int[np.ndarray, " out"]
+) -> np.ndarray:
+    """Mean squared leave-one-out residual, `(penalty, out)`, at the judged ones of n draws, downhill from a start.
 
-    It is infinite where the fit goes through a draw.
+    It is infinite where the fit goes through a draw, and where it was not looked for: beyond neighbours of the least.
     """
     shrink = 1 / (spectrum.values[:, None] + ridges)
-    coefficients = [s[:, None] * spectrum.along for s in shrink.T]
-    errors = np.zeros((len(ridges), y.shape[1]))
-    least = np.full(len(ridges), np.inf)
-    rows = max(64, SIZES.tile_entries // (len(spectrum.values) + 2 * y.shape[1]))
-    residual = np.empty((rows, y.shape[1]))
-    for start in range(0, len(y), rows):
-        left, values = spectrum.judged[start : start + rows], y[start : start + rows]
-        kept = 1 - 1 / n - (left * left) @ shrink
-        least = np.minimum(least, kept.min(axis=0))
-        np.maximum(kept, SIZES.interpolation, out=kept)
-        r = residual[: len(left)]
-        for k, c in enumerate(coefficients):
-            np.matmul(left, c, out=r)
-            np.subtract(values, r, out=r)
-            r /= kept[:, k, None]
-            errors[k] += np.einsum("ij,ij->j", r, r)
-    errors /= len(y)
-    errors[least < SIZES.interpolation] = np.inf
+    kept = 1 - 1 / n - np.square(spectrum.judged) @ shrink
+    possible = np.flatnonzero(kept.min(axis=0) >= SIZES.interpolation)
+    errors, each = np.full((len(ridges), y.shape[1]), np.inf), np.arange(y.shape[1])
+    known = np.zeros(errors.shape, dtype=bool)
+    at = np.clip(start, possible.min(initial=len(ridges) - 1), len(ridges) - 1)
+    while len(possible):
+        wanted = np.zeros(errors.shape, dtype=bool)
+        for side in (-1, 0, 1):
+            wanted[np.clip(at + side, possible[0], possible[-1]), each] = True
+        wanted &= ~known
+        if not wanted.any():
+            break
+        known |= wanted
+        for k in np.flatnonzero(wanted.any(axis=1)):
+            some = np.flatnonzero(wanted[k])
+            residual = spectrum.judged @ (shrink[:, k, None] * spectrum.along[:, some])
+            np.subtract(y[:, some], residual, out=residual)
+            residual /= kept[:, k, None]
+            errors[k, some] = np.einsum("ij,ij->j", residual, residual) / len(y)
+        at = errors.argmin(axis=0)
     return errors
 
 
