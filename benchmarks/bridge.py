@@ -2,10 +2,10 @@
 
 Conjugate regressions with known evidence, 4 x 500 independent draws. With the noise known the posterior is normal; with
 its logarithm as a parameter it is not. The posterior side has a polynomial, or with `auto` the default, on fewer
-replications. With `slow` draws are chains of autocorrelation .9, a hundred effective draws. A row of
-`results/bridge.csv` that is there is not run again.
+replications. With `--correlation` draws are chains that are autocorrelated so much: of .9 a hundred effective draws, of
+.97 thirty. A row of `results/bridge.csv` that is there is not run again.
 
-    python benchmarks/bridge.py [auto] [slow] [dim ...] [--processes N] [--first SEED] [--path FILE]
+    python benchmarks/bridge.py [auto] [dim ...] [--correlation R] [--processes N] [--first SEED] [--path FILE]
 """
 
 import argparse
@@ -23,7 +23,6 @@ from steincv.samples.log_density import LogDensity
 
 REPLICATIONS, OF_AUTO = 100, 25
 SHAPE = (4, 500)
-SLOW = 0.9
 DIMENSIONS = (2, 10, 50, 200)
 OUT = Path(__file__).parent / "results" / "bridge.csv"
 SHAPE_PRIOR, RATE_PRIOR = 2.0, 2.0
@@ -125,12 +124,13 @@ def row(
 
 def main() -> None:
     ask = argparse.ArgumentParser()
-    ask.add_argument("what", nargs="*", help="auto, slow, dimensions")
+    ask.add_argument("what", nargs="*", help="auto, dimensions")
+    ask.add_argument("--correlation", type=float, default=0.0, help="of neighbouring draws; 0: independent ones")
     ask.add_argument("--processes", type=int, default=1)
     ask.add_argument("--first", type=int, default=0, help="the first seed, to choose on some and check on others")
     ask.add_argument("--path", type=Path, default=OUT)
     given = ask.parse_args()
-    auto, correlation = "auto" in given.what, SLOW * ("slow" in given.what)
+    auto, correlation = "auto" in given.what, given.correlation
     dimensions = [int(a) for a in given.what if a.isdecimal()] or DIMENSIONS
     rows = list(csv.DictReader(given.path.open())) if given.path.exists() else []
     for dim in dimensions:

@@ -19,7 +19,7 @@ import scipy.stats
 
 import steincv as scv
 
-REPEATS = 200
+REPEATS = 300
 SHAPE = (4, 500)
 DIM, BEND, FREEDOM, WIDE = 2, 0.3, 5, 3.0
 LADDER = np.array([0.0, 0.03, 0.1, 0.25, 0.5, 1.0])

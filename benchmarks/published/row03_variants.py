@@ -43,6 +43,10 @@ def laplace(features: np.ndarray, prior: float = np.inf) -> tuple[np.ndarray, np
     return mode, np.linalg.inv(precision)
 
 
+def probit(beta):
+    return jax.scipy.special.log_ndtr((2 * y - 1) * (x @ beta)).sum()
+
+
 flat, standardised = posterior(x), posterior(standard)
 VARIANTS = {
     "as in the table: whitened": (x, np.inf, Variant(flat, whitened=True)),
@@ -53,6 +57,12 @@ VARIANTS = {
     "and proposals of sd .5": (standard, np.inf, Variant(standardised, (0.5,) * 4)),
     "and proposals of sd .2": (standard, np.inf, Variant(standardised, (0.2,) * 4)),
     "and every 20th of 40,000 draws to fit": (standard, np.inf, Variant(standardised, (0.2,) * 4, thin=20)),
+    "and proposals of sd .02, every 200th of 400,000 draws to fit": (
+        standard,
+        np.inf,
+        Variant(standardised, (0.02,) * 4, thin=200),
+    ),
+    "probit in its place, whitened": (x, np.inf, Variant(probit, whitened=True)),
     "g prior": (x, np.inf, Variant(posterior(x, g_prior=True))),
     "normal prior, sd 10": (x, 10.0, Variant(posterior(x, 10.0))),
     "normal prior, sd 3": (x, 3.0, Variant(posterior(x, 3.0))),
