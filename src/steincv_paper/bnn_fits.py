@@ -61,8 +61,8 @@ def fit(name: str, problem: Problem, split: Split, steps: int, seed: int) -> Cal
     if name == "linear":
         return Polynomial(1).fit(split.train, split.f_train, seed=seed)
     if name == "last layer":
-        c = coefficients(NetworkField(problem.model, images[:seen]).fields(split.train), f)
-        return NetworkField(problem.model, images).fitted(c, split.train.dim)
+        field = NetworkField(problem.model, images)
+        return field.fitted(coefficients(field.fields(split.train)[..., :seen, :], f), split.train.dim)
     if name == "low rank":
         trial = Amortised(images[:seen], width=147, shape="potential", embed=ImageEmbedding(), contexts=32)
         method = Neural(trial, penalty=1e-2, steps=steps // 2, batch=64, rate=2e-3, decay=1.0)
