@@ -1,12 +1,11 @@
 """A second run of the paper's classifier by parallel tempering, from another seed, and all that 5.3 asks of its draws.
 
-    python benchmarks/gpu/bnn_second.py OUT [--sampling 270] [--until 470] [--workers 11] [--tiny]
+    python benchmarks/gpu/bnn_second.py OUT [--sampling 250] [--until 470] [--workers 11] [--tiny]
 
 Within seconds from its start: no segment of the sampler begins that would end after `--sampling`, and no part of the
 judging begins after `--until`. What is done is in OUT at once: state.npz and draws.npz of the sampler, rows.csv with
 the rows of `steincv reproduce bnn` and those of networks trained better than the paper says, parts.json with seconds.
-`--workers` processes meanwhile sample the regression networks on the CPU, again and again from other seeds:
-regression.csv.
+`--workers` processes meanwhile sample the regression networks on the CPU, again and again from other seeds.
 """
 
 import argparse
@@ -21,48 +20,77 @@ from pathlib import Path
 from typing import Any
 
 BEGIN = time.perf_counter()
+FOLDER = Path("/tmp/bnn-regression")  # draws of the regression networks, until they are judged
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--sampling", type=float, default=270)
+    parser.add_argument("--sampling", type=float, default=250)
     parser.add_argument("--until", type=float, default=470)
     parser.add_argument("--workers", type=int, default=11)
     parser.add_argument("--tiny", action="store_true", help="a few draws, to see whether it runs")
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
+    if given.worker is not None and given.worker < 0:
+        return judge(given.out, given.until)
     if given.worker is not None:
-        return regression(given.out, given.worker, given.workers, given.tiny)
-    write(given.out / "regression.csv", [])
+        return regression(given.worker, given.workers, given.tiny)
+    FOLDER.mkdir(exist_ok=True)
     one = {"JAX_PLATFORMS": "cpu", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1",
            "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}  # fmt: skip
+    half = {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.4"}  # of the accelerator's memory
+    os.environ |= half
     command = [sys.executable, __file__, *sys.argv[1:], "--worker"]
     workers = [subprocess.Popen([*command, str(k)], env=os.environ | one) for k in range(given.workers)]
+    judging = subprocess.Popen([*command, "-1"])
     try:
         classifier(given)
-        while given.tiny and any(w.poll() is None for w in workers):
+        while time.perf_counter() - BEGIN < given.until and judging.poll() is None:
             time.sleep(1)
-        while not given.tiny and workers and time.perf_counter() - BEGIN < given.until:
-            time.sleep(1)  # they go on as long as there is time
     finally:
-        for worker in workers:
-            worker.terminate()
+        for process in (*workers, judging):
+            process.terminate()
 
 
-def regression(out: Path, worker: int, workers: int, tiny: bool) -> None:
-    """Sample a regression network from one seed after the other, the curve and the cars in turn."""
-    from steincv_paper.bnn_regression import regression_rows
+def regression(worker: int, workers: int, tiny: bool) -> None:
+    """Sample a regression network again and again, the curve and the cars in turn."""
+    import numpy as np
 
-    round_ = 0
-    while True:
-        name, seed = ("curve", "cars")[(worker + round_) % 2], 100 + worker + workers * round_
-        rows = regression_rows(name, *((4, 20, 20) if tiny else (16, 400, 400)), seed)
-        write(out / "regression.csv", [{"seed": seed, **row} for row in rows])
-        round_ += 1
-        if tiny:
-            return
+    from steincv_paper.bnn_regression import regression_draws
+
+    for turn in range(1 if tiny else 1000):
+        name, run = ("curve", "cars")[(worker + turn) % 2], 1 + worker + workers * turn
+        begin = time.perf_counter()
+        found = regression_draws(name, *((4, 20, 20) if tiny else (16, 400, 400)), 0, run)
+        file, seconds = FOLDER / f"{name}-{run}.npz", time.perf_counter() - begin
+        np.savez(file.with_suffix(".part.npz"), draws=found.draws, scores=found.scores, seconds=seconds)
+        file.with_suffix(".part.npz").rename(file)
+
+
+def judge(out: Path, until: float) -> None:
+    """Judge the regression networks that have been sampled, on the accelerator, in a process of its own."""
+    import numpy as np
+
+    from steincv import Samples
+    from steincv_paper import bnn_regression
+
+    done: list[str] = []
+    while time.perf_counter() - BEGIN < until:
+        waiting = {file.stem for file in FOLDER.glob("*[0-9].npz")} - set(done)
+        if not waiting:
+            time.sleep(1)
+            continue
+        # of the network that has been judged least
+        which = min(waiting, key=lambda stem: (sum(d.split("-")[0] == stem.split("-")[0] for d in done), stem))
+        done.append(which)
+        name, run = which.split("-")
+        with np.load(FOLDER / f"{which}.npz") as arrays:
+            drawn, seconds = Samples(arrays["draws"], arrays["scores"]), float(arrays["seconds"])
+        begin = time.perf_counter()
+        write(out / "regression.csv", [{"seed": run, **row} for row in bnn_regression.judged(name, drawn, 0, seconds)])
+        print(f"regression {which}: {time.perf_counter() - begin:.1f} s, sampled in {seconds:.0f} s", flush=True)
 
 
 COLUMNS = ("seed", "part", "data", "method", "split", "image", "seen", "ratio_train", "ratio", "z", "score", "entropy",
@@ -93,7 +121,6 @@ def classifier(given: argparse.Namespace) -> None:
     from steincv.networks import last_layer
     from steincv.networks.network_field import NetworkField
     from steincv.networks.predictive import predictions
-    from steincv.stein.folds import make_folds
     from steincv_paper import bnn_fits
     from steincv_paper.amortised import Amortised, unseen
     from steincv_paper.bnn_converged import TINY, Plan, converged
@@ -135,10 +162,6 @@ def classifier(given: argparse.Namespace) -> None:
         controlled.update(scores)
         return found
 
-    def coverage() -> list[dict[str, Any]]:
-        g = NetworkField(problem.model, problem.images).cross_fit(samples, f, make_folds(*f.shape[:2])).g
-        return bnn_fits.coverage_rows({"part": "coverage"}, problem.model, problem.images, samples, f + g)
-
     def trained(name: str, shape: str, **more: Any) -> list[dict[str, Any]]:
         """Train ten times as long on larger batches; images and draws that are not trained on decide when to stop."""
         seen, images = problem.seen, problem.images
@@ -174,8 +197,9 @@ def classifier(given: argparse.Namespace) -> None:
     part("CNCV, no decay", lambda: ratios("CNCV, no decay"))
     part("scores", lambda: bnn_fits.score_rows(problem, samples, f, controlled, 0))
     part("default", lambda: bnn_fits.default_rows(problem, split, 0))
-    part("coverage", coverage)
+    part("coverage", lambda: bnn_fits.tempered_coverage(problem, samples, f))
     part("low rank", lambda: ratios("low rank"))
+    part("last layer, finer grid", finer)
     for name, shape, more in (
         ("CNCV, trained", "scalar", {"rate": 1e-3, "decay": 1.0, "penalty": 1e-3}),
         ("low rank, trained", "potential", {"rate": 1e-3, "decay": 1.0, "penalty": 1e-2}),
@@ -183,7 +207,6 @@ def classifier(given: argparse.Namespace) -> None:
         ("field of rank 147, trained", "field", {"rate": 3e-4, "decay": 100.0, "penalty": 1e-2}),
     ):
         part(name, lambda a=(name, shape), b=more: trained(*a, **b))
-    part("last layer, finer grid", finer)
 
 
 if __name__ == "__main__":
