@@ -71,10 +71,10 @@ def gauss_newton_fields(
     def moving(free: np.ndarray, dampings: tuple[float, ...]) -> jax.Array:
         """Return g of the field on the weights at the places `free`."""
 
-        def place(part: jax.Array) -> jax.Array:
+        def place(part: Array) -> jax.Array:
             return jnp.asarray(theta).at[free].set(part)
 
-        def jacobian(part: jax.Array) -> jax.Array:
+        def jacobian(part: Array) -> jax.Array:
             return jax.vmap(lambda x: jax.jacrev(lambda p: model.outputs(place(p), x[None])[0])(part))(train)
 
         return steps(

@@ -226,5 +226,5 @@ def _program(model: HasFields) -> Callable:
     Memory does not grow with the draws.
     """
     if jax.default_backend() == "cpu":
-        return jax.jit(lambda draws, scores, inputs: jax.lax.map(lambda a: model.fields(*a, inputs), (draws, scores)))
+        return jax.jit(lambda t, s, x: jax.lax.map(lambda a: model.fields(a[0], a[1], x), (t, s)))
     return jax.jit(jax.vmap(model.fields, (0, 0, None)))
