@@ -89,7 +89,8 @@ def judge(out: Path, until: float) -> None:
         with np.load(FOLDER / f"{which}.npz") as arrays:
             drawn, seconds = Samples(arrays["draws"], arrays["scores"]), float(arrays["seconds"])
         begin = time.perf_counter()
-        write(out / "regression.csv", [{"seed": run, **row} for row in bnn_regression.judged(name, drawn, 0, seconds)])
+        rows = bnn_regression.judged(name, drawn, 0, seconds, times=1)
+        write(out / "regression.csv", [{"seed": run, **row} for row in rows])
         print(f"regression {which}: {time.perf_counter() - begin:.1f} s, sampled in {seconds:.0f} s", flush=True)
 
 

@@ -151,13 +151,21 @@ class Known(NetworkField):
         return found[rows].reshape(*samples.draws.shape[:2], *found.shape[1:])
 
 
-def coverage_rows(same: dict[str, Any], known: Known, samples: Samples, controlled: np.ndarray) -> list[dict[str, Any]]:
-    """Take every few chains as a run; return how often its 95 % interval holds the mean of all other chains."""
-    rows = []
-    groups = np.array_split(np.arange(samples.chains), max(2, samples.chains // GROUP))
+def coverage_rows(
+    same: dict[str, Any], known: Known, samples: Samples, controlled: np.ndarray, times: int = 1
+) -> list[dict[str, Any]]:
+    """Take every few chains as a run; return how often its 95 % interval holds the mean of all other chains.
+
+    Errors of one run are alike at all inputs, so a few runs say little: chains are cut into runs `times` times, the
+    first time in order, then at random.
+    """
+    rows, rng, count = [], np.random.default_rng(0), max(2, samples.chains // GROUP)
+    orders = [np.arange(samples.chains), *(rng.permutation(samples.chains) for _ in range(times - 1))]
+    groups = [np.sort(group) for order in orders for group in np.array_split(order, count)]
     for k, group in enumerate(groups):
         others = np.setdiff1d(np.arange(samples.chains), group)
-        found = predictive(Samples(samples.draws[group], samples.scores[group]), known.model, known.inputs, known)
+        run = Samples(samples.draws[group], samples.scores[group])
+        found = predictive(run, known.model, known.inputs, known)
         truth = average(controlled[others])
         half = (found.interval()[..., 1] - found.mean) / found.standard_error
         off = np.abs(found.mean - truth.mean) / np.hypot(found.standard_error, truth.standard_error)

@@ -19,6 +19,8 @@ from steincv.stein.folds import make_folds
 
 from .bnn_fits import Known, coverage_rows, ratio
 
+TIMES = 6  # chains are cut into runs of four, over which coverage is counted
+
 
 @functools.lru_cache(maxsize=4)  # compiled once
 def table(name: str, seed: int) -> tuple[Regressor, np.ndarray]:
@@ -52,7 +54,7 @@ def regression_rows(name: str, chains: int, draws: int, warmup: int, seed: int) 
     return judged(name, samples, seed, time.perf_counter() - begin)
 
 
-def judged(name: str, samples: Samples, seed: int, seconds: float) -> list[dict[str, Any]]:
+def judged(name: str, samples: Samples, seed: int, seconds: float, times: int = TIMES) -> list[dict[str, Any]]:
     model, inputs = table(name, seed)
     f = predictions(samples, model.predict, inputs)
     half, seen = samples.chains // 2, len(inputs) // 2
@@ -73,7 +75,7 @@ def judged(name: str, samples: Samples, seed: int, seconds: float) -> list[dict[
     # what `predictive` does: all inputs are asked for, and their fields serve each other
     rows += _ratios(same | {"method": "predictive()"}, f[half:], known.fit(train, f[:half])(test), len(inputs))
     g = known.cross_fit(samples, f, make_folds(*f.shape[:2])).g
-    return rows + coverage_rows(same | {"part": "regression coverage"}, known, samples, f + g)
+    return rows + coverage_rows(same | {"part": "regression coverage"}, known, samples, f + g, times)
 
 
 def _ratios(same: dict[str, Any], f: np.ndarray, g: np.ndarray, seen: int) -> list[dict[str, Any]]:
