@@ -12,13 +12,14 @@ import sys
 import numpy as np
 from tables import RESULTS, machine
 
-from steincv_paper.bnn_regression import regression_rows
+from steincv_paper.bnn_regression import judged, regression_draws
 
 
 def main():
     name = sys.argv[1] if len(sys.argv) > 1 else "curve"
     chains = int(sys.argv[2]) if len(sys.argv) > 2 else 64
-    rows = [r for r in regression_rows(name, chains, 400, 400, seed=1) if r["part"] == "regression coverage"]
+    found = judged(name, regression_draws(name, chains, 400, 400, seed=1), 1, 0.0, times=1)
+    rows = [r for r in found if r["part"] == "regression coverage"]
     covered, helped = (np.array([r[key] for r in rows]) for key in ("covered", "helped"))
     row = {
         "data": name,

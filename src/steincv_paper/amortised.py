@@ -45,6 +45,7 @@ class Amortised(Trial):
       $\sum_k \alpha_k H(w_k\cdot\theta + \psi_k)$ with $H' = h$.
     - `embed`: $\psi$, an object with `init(key, context, out)` and `(params, context)`; `Embedding()` if not given.
     - `contexts`: inputs of a minibatch.
+    - `judged`: the last so many inputs are not trained on, they decide when to stop; 0: all do both.
 
     `Neural(Amortised(inputs)).fit(samples, values)` gives g at `inputs`; `unseen(fitted, others, values)` at others.
     """
@@ -55,6 +56,7 @@ class Amortised(Trial):
     activation: str = "sigmoid"
     embed: Any = None
     contexts: int = 64
+    judged: int = 0
 
     def __post_init__(self) -> None:
         context = finite_array("context", self.context)
@@ -62,6 +64,9 @@ class Amortised(Trial):
             raise InputError(f"`context` has shape {context.shape}, expected (out, ...): one row an output.")
         whole_number("width", self.width, 1)
         whole_number("contexts", self.contexts, 1)
+        whole_number("judged", self.judged, 0)
+        if self.judged >= len(context):
+            raise InputError(f"`judged` is {self.judged} of {len(context)} inputs: none is left to train on.")
         for name, value, allowed in (("shape", self.shape, SHAPES), ("activation", self.activation, ACTIVATIONS)):
             if value not in allowed:
                 raise InputError(

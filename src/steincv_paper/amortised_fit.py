@@ -95,7 +95,9 @@ def _train(trial: Amortised, settings: tuple) -> Callable:
     optimizer = optax.adam(
         optax.warmup_cosine_decay_schedule(0.0, rate, length // 5 + 1, length * SEGMENTS, 1e-3 * rate)
     )
-    judged = np.unique(np.linspace(0, len(context) - 1, min(len(context), JUDGED_INPUTS)).astype(int))
+    trained = len(context) - trial.judged
+    first_judged = trained if trial.judged else 0
+    judged = np.linspace(first_judged, len(context) - 1, min(len(context) - first_judged, JUDGED_INPUTS)).astype(int)
 
     def loss(variables: tuple, penalty: Array, z: Array, s: Array, y: Array, which: Array) -> Array:
         params, centers = variables
@@ -112,7 +114,7 @@ def _train(trial: Amortised, settings: tuple) -> Callable:
             variables, moments = carry
             draws, inputs = jax.random.split(jax.random.fold_in(order, i))
             rows = jax.random.randint(draws, (min(batch, len(train[0])),), 0, len(train[0]))
-            which = jax.random.choice(inputs, len(context), (min(trial.contexts, len(context)),), replace=False)
+            which = jax.random.choice(inputs, trained, (min(trial.contexts, trained),), replace=False)
             gradient = jax.grad(loss)(variables, penalty, *(a[rows] for a in train), which)
             updates, moments = optimizer.update(gradient, moments)
             return (optax.apply_updates(variables, updates), moments), None

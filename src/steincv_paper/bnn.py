@@ -14,11 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from steincv.networks.network_field import NetworkField
-from steincv.stein.folds import make_folds
-
 from .bnn_draws import Problem, approximate, converged, forget
-from .bnn_fits import Split, coverage_rows, default_rows, ratio_rows, sampler_row, score_rows
+from .bnn_fits import Split, default_rows, ratio_rows, sampler_row, score_rows, tempered_coverage
 from .claims import Claim
 from .runner import Cell
 
@@ -86,9 +83,7 @@ def cell(what: str, digits: Sequence[Any], protocol: Any, steps: int, seed: int)
     rows += default_rows(problem, Split.of(samples, f, "chains", seed), seed)
     rows += score_rows(problem, samples, f, controlled, seed)
     if what == "tempered":
-        folds = make_folds(*f.shape[:2])
-        g = NetworkField(problem.model, problem.images).cross_fit(samples, f, folds).g
-        rows += coverage_rows({"part": "coverage"}, problem.model, problem.images, samples, f + g)
+        rows += tempered_coverage(problem, samples, f)
     else:
         forget(*protocol, seed, problem.digest)
     return [{"sampler": what, "seed": seed, **row} for row in rows]

@@ -46,7 +46,8 @@ class Plan:
     thin: int = 10
     target: float = 0.8  # acceptance of HMC
     data: str = ""
-    seed: int = 0
+    seed: int = 0  # of the images too
+    run: int = 0  # another run of the same posterior
 
 
 TINY = Plan(6, 2, 2, chains=4, rungs=3, leapfrogs=3, warmup=2, segments=2, sweeps=6, thin=1)
@@ -58,9 +59,10 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="a few draws, to see whether it runs")
     parser.add_argument("--data", default="", help="digits, as steincv_paper.digits.load_digits reads them")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start no segment that would end later")
+    parser.add_argument("--run", type=int, default=0, metavar="N", help="which of several independent runs")
     parser.add_argument("--keep", type=int, metavar="N", help="only write N draws of every chain to OUT/kept.npz")
     given = parser.parse_args()
-    plan = replace(TINY if given.tiny else Plan(), data=given.data)
+    plan = replace(TINY if given.tiny else Plan(), data=given.data, run=given.run)
     converged(plan, given.out, given.seconds, given.keep)
 
 
@@ -87,7 +89,7 @@ def sample(problem: Problem, plan: Plan, path: Path, limit: float = float("inf")
             raise InputError(f"{path}: is of another run; choose another folder.")
     else:
         dim = problem.model.dim
-        first = np.random.default_rng(plan.seed).normal(size=(plan.chains, plan.rungs, dim))  # of the prior
+        first = np.random.default_rng([plan.seed, plan.run]).normal(size=(plan.chains, plan.rungs, dim))  # of the prior
         none = np.zeros((plan.chains, 0, dim), np.float32)
         power = np.linspace(0, 1, plan.rungs) ** 4
         fresh = np.zeros((plan.chains, plan.rungs), bool)
@@ -95,11 +97,11 @@ def sample(problem: Problem, plan: Plan, path: Path, limit: float = float("inf")
                                  np.zeros(plan.rungs - 1), np.zeros(plan.chains), np.array(0), none, np.array(0.0),
                                  identity), strict=True))  # fmt: skip
     run = _program(problem, plan)
-    longest = 0.0
-    while state["done"] < plan.warmup + plan.segments and time.perf_counter() - start + longest < limit:
+    took = 0.0  # by the last segment; the next will take as long
+    while state["done"] < plan.warmup + plan.segments and time.perf_counter() - start + took < limit:
         begin, done = time.perf_counter(), int(state["done"])
         warm = done < plan.warmup
-        key = jax.random.fold_in(jax.random.key(plan.seed), done)
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(plan.seed), plan.run), done)
         now = (state["x"], state["fresh"], state["step"], state["power"])
         x, fresh, step, refused, restarts, draws = map(np.asarray, run(key, *now, warm))
         state |= {"x": x, "fresh": fresh, "refused": refused, "done": np.array(done + 1)}
@@ -109,7 +111,7 @@ def sample(problem: Problem, plan: Plan, path: Path, limit: float = float("inf")
             state["draws"] = np.concatenate([state["draws"], draws], axis=1)
             state["restarts"] = state["restarts"] + restarts
         took = time.perf_counter() - begin
-        state["seconds"], longest = state["seconds"] + took, max(longest, took)
+        state["seconds"] = state["seconds"] + took
         with whole_file(path, force=True) as file:
             np.savez(file, **state)  # type: ignore[arg-type]
         print(

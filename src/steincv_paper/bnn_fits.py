@@ -16,6 +16,7 @@ from steincv.networks.network_field import NetworkField, coefficients
 from steincv.networks.predictive import entropy, predictive
 from steincv.samples.samples import Samples
 from steincv.stein.coordinates import LIMITS
+from steincv.stein.folds import make_folds
 
 from .amortised import Amortised, unseen
 from .amortised_fit import fit_amortised
@@ -61,8 +62,8 @@ def fit(name: str, problem: Problem, split: Split, steps: int, seed: int) -> Cal
     if name == "linear":
         return Polynomial(1).fit(split.train, split.f_train, seed=seed)
     if name == "last layer":
-        c = coefficients(NetworkField(problem.model, images[:seen]).fields(split.train), f)
-        return NetworkField(problem.model, images).fitted(c, split.train.dim)
+        field = NetworkField(problem.model, images)
+        return field.fitted(coefficients(field.fields(split.train)[..., :seen, :], f), split.train.dim)
     if name == "low rank":
         trial = Amortised(images[:seen], width=147, shape="potential", embed=ImageEmbedding(), contexts=32)
         method = Neural(trial, penalty=1e-2, steps=steps // 2, batch=64, rate=2e-3, decay=1.0)
@@ -135,15 +136,36 @@ def default_rows(problem: Problem, split: Split, seed: int) -> list[dict[str, An
     ]  # fmt: skip
 
 
+class Known(NetworkField):
+    """The default of `predictive` for draws whose fields are known already."""
+
+    def __init__(self, model: Any, inputs: np.ndarray, samples: Samples, fields: np.ndarray):
+        super().__init__(model, inputs)
+        flat = samples.draws.reshape(-1, samples.dim)
+        table = {draw.tobytes(): i for i, draw in enumerate(flat)}
+        object.__setattr__(self, "_known", (table, fields.reshape(len(flat), *fields.shape[2:])))
+
+    def fields(self, samples: Samples) -> np.ndarray:
+        table, found = self._known  # type: ignore[attr-defined]
+        rows = [table[draw.tobytes()] for draw in samples.draws.reshape(-1, samples.dim)]
+        return found[rows].reshape(*samples.draws.shape[:2], *found.shape[1:])
+
+
 def coverage_rows(
-    same: dict[str, Any], model: Any, inputs: np.ndarray, samples: Samples, controlled: np.ndarray
+    same: dict[str, Any], known: Known, samples: Samples, controlled: np.ndarray, times: int = 1
 ) -> list[dict[str, Any]]:
-    """Take every few chains as a run; return how often its 95 % interval holds the mean of all other chains."""
-    rows = []
-    groups = np.array_split(np.arange(samples.chains), max(2, samples.chains // GROUP))
+    """Take every few chains as a run; return how often its 95 % interval holds the mean of all other chains.
+
+    Errors of one run are alike at all inputs, so a few runs say little: chains are cut into runs `times` times, the
+    first time in order, then at random.
+    """
+    rows, rng, count = [], np.random.default_rng(0), max(2, samples.chains // GROUP)
+    orders = [np.arange(samples.chains), *(rng.permutation(samples.chains) for _ in range(times - 1))]
+    groups = [np.sort(group) for order in orders for group in np.array_split(order, count)]
     for k, group in enumerate(groups):
         others = np.setdiff1d(np.arange(samples.chains), group)
-        found = predictive(Samples(samples.draws[group], samples.scores[group]), model, inputs)
+        run = Samples(samples.draws[group], samples.scores[group])
+        found = predictive(run, known.model, known.inputs, known)
         truth = average(controlled[others])
         half = (found.interval()[..., 1] - found.mean) / found.standard_error
         off = np.abs(found.mean - truth.mean) / np.hypot(found.standard_error, truth.standard_error)
@@ -153,6 +175,13 @@ def coverage_rows(
                     "helped": float(found.helped.mean())}
         )  # fmt: skip
     return rows
+
+
+def tempered_coverage(problem: Problem, samples: Samples, f: np.ndarray) -> list[dict[str, Any]]:
+    fields = NetworkField(problem.model, problem.images).fields(samples)
+    known = Known(problem.model, problem.images, samples, fields)
+    g = known.cross_fit(samples, f, make_folds(*f.shape[:2])).g
+    return coverage_rows({"part": "coverage"}, known, samples, f + g)
 
 
 def score_rows(

@@ -1,5 +1,6 @@
 """Bayesian regression networks, a curve and the mileage of cars: NUTS, judged on other chains and inputs."""
 
+import functools
 import time
 from typing import Any
 
@@ -7,17 +8,21 @@ import numpy as np
 
 from steincv.families.polynomial.polynomial import Polynomial
 from steincv.judging.diagnostics import stein_check
-from steincv.judging.error_bars import average
+from steincv.judging.error_bars import average, split_rhat
 from steincv.networks.full_gradient import full_gradient
 from steincv.networks.network import Regressor
 from steincv.networks.network_field import NetworkField, coefficients
 from steincv.networks.predictive import predictions
 from steincv.runtime.validation import InputError
 from steincv.samples.samples import Samples
+from steincv.stein.folds import make_folds
 
-from .bnn_fits import coverage_rows, ratio
+from .bnn_fits import Known, coverage_rows, ratio
+
+TIMES = 6  # chains are cut into runs of four, over which coverage is counted
 
 
+@functools.lru_cache(maxsize=4)  # compiled once
 def table(name: str, seed: int) -> tuple[Regressor, np.ndarray]:
     """The network with its training data, and inputs to predict at: the first half seen by the fit, the others not."""
     rng = np.random.default_rng([seed, 3])
@@ -36,30 +41,41 @@ def table(name: str, seed: int) -> tuple[Regressor, np.ndarray]:
     return Regressor(x[order[:292]], y[order[:292]], noise=0.35), x[order[292:]]
 
 
+def regression_draws(name: str, chains: int, draws: int, warmup: int, seed: int, run: int = 0) -> Samples:
+    """Sample by NUTS; runs of one seed share the data."""
+    model, _ = table(name, seed)
+    start = 0.5 * np.random.default_rng([seed, 4, run]).normal(size=(chains, model.dim))
+    return full_gradient(model.log_posterior, start, draws=draws, warmup=warmup, seed=seed + run)
+
+
 def regression_rows(name: str, chains: int, draws: int, warmup: int, seed: int) -> list[dict[str, Any]]:
-    model, inputs = table(name, seed)
     begin = time.perf_counter()
-    start = 0.5 * np.random.default_rng([seed, 4]).normal(size=(chains, model.dim))
-    samples = full_gradient(model.log_posterior, start, draws=draws, warmup=warmup, seed=seed)
-    seconds = time.perf_counter() - begin
+    samples = regression_draws(name, chains, draws, warmup, seed)
+    return judged(name, samples, seed, time.perf_counter() - begin)
+
+
+def judged(name: str, samples: Samples, seed: int, seconds: float, times: int = TIMES) -> list[dict[str, Any]]:
+    model, inputs = table(name, seed)
     f = predictions(samples, model.predict, inputs)
-    half, seen = chains // 2, len(inputs) // 2
-    field = NetworkField(model, inputs)
-    fields = field.fields(samples)
-    z = np.abs(stein_check(samples).z)
-    same = {"part": "regression", "data": name, "dim": model.dim, "draws": samples.size, "chains": chains}
+    half, seen = samples.chains // 2, len(inputs) // 2
+    fields = NetworkField(model, inputs).fields(samples)
+    known = Known(model, inputs, samples, fields)
+    z, rhat, ess = np.abs(stein_check(samples).z), split_rhat(f), average(f).ess
+    same = {"part": "regression", "data": name, "dim": model.dim, "draws": samples.size, "chains": samples.chains}
     rows: list[dict[str, Any]] = [same | {"part": "regression sampler", "method": "NUTS", "stein_z": float(z.max()),
-                                          "stein_share": float((z > 3).mean()), "seconds": seconds}]  # fmt: skip
+                                          "stein_share": float((z > 3).mean()), "rhat_largest": float(rhat.max()),
+                                          "ess_least": float(ess.min()), "seconds": seconds}]  # fmt: skip
     train = Samples(samples.draws[:half], samples.scores[:half])
     test = Samples(samples.draws[half:], samples.scores[half:])
-    linear = Polynomial(1).fit(train, f[:half])(test)
     for method, kinds in (("last layer", slice(0, 1)), ("Gauss-Newton", slice(0, None))):
         c = coefficients(fields[:half, :, :seen, kinds], f[:half, :, :seen])
         g = fields[half:][..., kinds] @ c
         rows += _ratios(same | {"method": method, "coefficients": " ".join(f"{v:.3g}" for v in c)}, f[half:], g, seen)
-    rows += _ratios(same | {"method": "linear"}, f[half:], linear, seen)
-    controlled = f + fields @ coefficients(fields, f)
-    return rows + coverage_rows(same | {"part": "regression coverage"}, model, inputs, samples, controlled)
+    rows += _ratios(same | {"method": "linear"}, f[half:], Polynomial(1).fit(train, f[:half])(test), seen)
+    # what `predictive` does: all inputs are asked for, and their fields serve each other
+    rows += _ratios(same | {"method": "predictive()"}, f[half:], known.fit(train, f[:half])(test), len(inputs))
+    g = known.cross_fit(samples, f, make_folds(*f.shape[:2])).g
+    return rows + coverage_rows(same | {"part": "regression coverage"}, known, samples, f + g, times)
 
 
 def _ratios(same: dict[str, Any], f: np.ndarray, g: np.ndarray, seen: int) -> list[dict[str, Any]]:

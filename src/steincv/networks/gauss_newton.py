@@ -18,7 +18,7 @@ false. The last layer enters linearly, whatever comes before it.
 """
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -58,54 +58,80 @@ class Layered(Protocol):
 
 
 def gauss_newton_fields(
-    model: Layered, predict: Callable[[Array, Array], Array], theta: Array, score: Array, inputs: Array
+    model: Layered,
+    predict: Callable[[Array, Array], Array],
+    theta: Array,
+    score: Array,
+    inputs: Array,
+    dampings: tuple[float, ...] = DAMPINGS,
 ) -> jax.Array:
     """Return g of the last layer's field and of every damping at one draw, `(output, k)`; `predict` is f."""
     train = jnp.asarray(model.inputs, theta.dtype)
 
     def moving(free: np.ndarray, dampings: tuple[float, ...]) -> jax.Array:
         """Return g of the field on the weights at the places `free`."""
-        scale, start = jnp.asarray(model.precision[free] ** -0.5, theta.dtype), theta[free]
 
-        def place(part: jax.Array) -> jax.Array:
+        def place(part: Array) -> jax.Array:
             return jnp.asarray(theta).at[free].set(part)
 
-        def jacobian(part: jax.Array) -> jax.Array:
+        def jacobian(part: Array) -> jax.Array:
             return jax.vmap(lambda x: jax.jacrev(lambda p: model.outputs(place(p), x[None])[0])(part))(train)
 
-        known = model.outputs(place(start), train)
-        weight = jax.vmap(model.information)(known)
-        turn = jax.vmap(jax.jacfwd(model.information))(known)
-        j, pull = jax.vjp(jacobian, start)
-        scaled = j * scale
-        values, vectors = jnp.linalg.eigh(jnp.einsum("ncs,ncd,ndt->st", scaled, weight, scaled, optimize=True))
-        along = scale[:, None] * vectors  # the inverse of P is along diag(1 / (values + damping)) along^T
-        _, bend = _directions(lambda p: model.outputs(place(p), train), start, along)
-        slope_f, bend_f = _directions(lambda p: predict(place(p), inputs).reshape(-1), start, along)
-        inner = j @ along
-
-        def one(damping: jax.Array) -> jax.Array:
-            w = 1 / (jnp.maximum(values, 0) + damping)
-            tau = jnp.einsum("s,snc->nc", w, bend)
-            inverse = jnp.einsum("ncs,s,nds->ncd", inner, w, inner, optimize=True)
-            covector = jnp.einsum("ncd,nc->nd", weight, tau) + jnp.einsum("nec,ncde->nd", inverse, turn)
-            back = jnp.einsum("ncd,ncs,s,ts->ndt", weight, inner, w, along, optimize=True)
-            q = jnp.einsum("nd,nds->s", covector, j) + pull(back)[0]
-            return (w * ((score[free] - q) @ along)) @ slope_f + w @ bend_f
-
-        return jax.vmap(one, out_axes=1)(jnp.asarray(dampings, start.dtype))
+        return steps(
+            lambda part: (model.outputs(place(part), train), predict(place(part), inputs).reshape(-1)),
+            jacobian,
+            model.information,
+            jnp.asarray(theta)[free],
+            score[free],
+            model.precision[free],
+            dampings,
+        )
 
     made = [moving(model.last, (1.0,))] if len(model.last) else []
-    made += [moving(np.arange(len(score)), DAMPINGS)] if model.smooth else []
+    made += [moving(np.arange(len(score)), dampings)] if model.smooth else []
     return jnp.concatenate(made, 1)
 
 
-def _directions(
-    function: Callable[[jax.Array], Array], start: jax.Array, along: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Return the first and second derivatives of a function along every column, `(column, ...)` each."""
+def steps(
+    function: Callable[[Array], tuple[Array, Array]],
+    jacobian: Callable[[Array], Array],
+    information: Callable[[Array], Array],
+    start: Array,
+    score: Array,
+    precision: np.ndarray,
+    dampings: tuple[float, ...],
+) -> jax.Array:
+    r"""Return g of $\Phi = A\nabla f$ for every damping, `(f, k)`, at some weights with their score.
 
-    def first(part: jax.Array, v: jax.Array) -> Array:
+    `function` returns the outputs `(n, c)` and f; `jacobian` the derivatives of the outputs, `(n, c, weights)`.
+    """
+    scale = jnp.asarray(precision**-0.5, start.dtype)
+    known = function(start)[0]
+    weight, turn = jax.vmap(information)(known), jax.vmap(jax.jacfwd(information))(known)
+    j, pull = jax.vjp(jacobian, start)
+    scaled = j * scale
+    values, vectors = jnp.linalg.eigh(jnp.einsum("ncs,ncd,ndt->st", scaled, weight, scaled, optimize=True))
+    along = scale[:, None] * vectors  # the inverse of P is along diag(1 / (values + damping)) along^T
+    (_, bend), (slope_f, bend_f) = _directions(function, start, along)
+    inner = j @ along
+
+    def one(damping: jax.Array) -> jax.Array:
+        w = 1 / (jnp.maximum(values, 0) + damping)
+        tau = jnp.einsum("s,snc->nc", w, bend)
+        inverse = jnp.einsum("ncs,s,nds->ncd", inner, w, inner, optimize=True)
+        covector = jnp.einsum("ncd,nc->nd", weight, tau) + jnp.einsum("nec,ncde->nd", inverse, turn)
+        back = jnp.einsum("ncd,ncs,s,ts->ndt", weight, inner, w, along, optimize=True)
+        q = jnp.einsum("nd,nds->s", covector, j) + pull(back)[0]
+        return (w * ((score - q) @ along)) @ slope_f + w @ bend_f
+
+    return jax.vmap(one, out_axes=1)(jnp.asarray(dampings, start.dtype))
+
+
+def _directions(function: Callable[[jax.Array], Any], start: Array, along: jax.Array) -> Any:
+    """Return the first and second derivatives of each array of a function along every column, `(column, ...)` each."""
+
+    def first(part: Array, v: jax.Array) -> Any:
         return jax.jvp(function, (part,), (v,))[1]
 
-    return jax.vmap(lambda v: jax.jvp(lambda p: first(p, v), (start,), (v,)), in_axes=1)(along)
+    found = jax.vmap(lambda v: jax.jvp(lambda p: first(p, v), (start,), (v,)), in_axes=1)(along)
+    return zip(*found, strict=True)

@@ -14,7 +14,7 @@ from jaxtyping import Float, PyTree
 
 from ..runtime.validation import InputError, whole_number
 from ..samples.samples import Samples, finite_array
-from .gauss_newton import gauss_newton_fields
+from .collapsed import network_fields
 from .last_layer import Logits, last_layer_fields
 from .model import Array, append_one, full_scores, training_data
 
@@ -122,7 +122,7 @@ class Network:
         return sum(map(math.prod, self.shapes))
 
     @property
-    def _places(self) -> list[slice]:
+    def places(self) -> list[slice]:
         """Where every leaf is in a flat vector."""
         ends = itertools.accumulate(map(math.prod, self.shapes))
         return [slice(end - math.prod(shape), end) for end, shape in zip(ends, self.shapes, strict=True)]
@@ -133,7 +133,7 @@ class Network:
 
     def params(self, theta: Array) -> PyTree:
         """Return one flat vector as the network takes it: its leaves one after the other, in the tree's order."""
-        leaves = [theta[place].reshape(shape) for place, shape in zip(self._places, self.shapes, strict=True)]
+        leaves = [theta[place].reshape(shape) for place, shape in zip(self.places, self.shapes, strict=True)]
         return jax.tree.unflatten(self.structure, leaves)
 
     def raw(self, theta: Array, inputs: Array) -> Array:
@@ -183,7 +183,7 @@ class Network:
 
     def fields(self, theta: Array, score: Array, inputs: Array) -> jax.Array:
         """Return every g at one draw, `(output, k)`: Gauss-Newton steps, and for one logit the last layer's steps."""
-        steps = gauss_newton_fields(self, self.predict, theta, score, inputs)
+        steps = network_fields(self, self.predict, theta, score, inputs)
         if self.noise is not None or self.columns > 1 or not len(self.last):
             return steps
         size, free, rest = jnp.sqrt(self.precision[self.last]), self.last, jnp.asarray(theta)
@@ -222,7 +222,7 @@ class Network:
         rng = np.random.default_rng(0)
         outputs = jax.jit(self.raw)
         found = np.zeros(self.dim, dtype=bool)
-        for place in self._places[::-1]:
+        for place in self.places[::-1]:
             tried = found.copy()
             tried[place] = True
             for _ in range(ASKED.places):

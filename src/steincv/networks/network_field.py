@@ -41,6 +41,8 @@ class Plan(NamedTuple):
 
 
 PLAN = Plan()
+# Draws whose fields an accelerator computes at a time.
+SIDE_BY_SIDE = 64
 
 
 @runtime_checkable
@@ -95,8 +97,14 @@ class NetworkField(Method):
             "Take fewer inputs at a time.",
         )
         with jax.enable_x64(double), compile_cache(), jax.default_matmul_precision("highest"):
-            out = _program(self.model)(*map(jnp.asarray, flat), jnp.asarray(self.inputs, kind))
-            found = np.asarray(out, dtype=np.float64)
+            x, pieces = jnp.asarray(self.inputs, kind), []
+            rows = samples.size if jax.default_backend() == "cpu" else SIDE_BY_SIDE
+            for i in range(0, samples.size, rows):
+                part = [a[i : i + rows] for a in flat]
+                # all of one size, to be compiled once
+                full = [np.pad(a, [(0, rows - len(a)), (0, 0)], mode="edge") for a in part]
+                pieces.append(np.asarray(_program(self.model)(*full, x), dtype=np.float64)[: len(part[0])])
+        found = np.concatenate(pieces)
         if not np.isfinite(found).all():
             raise InputError("the fields of the network are not finite at some draw: look at its weights and scores.")
         return found.reshape(*samples.draws.shape[:2], *found.shape[1:])
@@ -217,9 +225,6 @@ def _program(model: HasFields) -> Callable:
 
     Memory does not grow with the draws.
     """
-    size = None if jax.default_backend() == "cpu" else 64
-
-    def every(draws: Array, scores: Array, inputs: Array) -> Array:
-        return jax.lax.map(lambda a: model.fields(a[0], a[1], inputs), (draws, scores), batch_size=size)
-
-    return jax.jit(every)
+    if jax.default_backend() == "cpu":
+        return jax.jit(lambda t, s, x: jax.lax.map(lambda a: model.fields(a[0], a[1], x), (t, s)))
+    return jax.jit(jax.vmap(model.fields, (0, 0, None)))

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from ..runtime.validation import InputError
 from ..samples.samples import finite_array
-from .gauss_newton import Layered, gauss_newton_fields
+from .collapsed import network_fields
 from .model import Array
 
 
@@ -21,11 +21,11 @@ from .model import Array
 class Prediction:
     """A function of a regression network's output, and the fields that go with it."""
 
-    model: Layered
+    model: Any  # a `Network`
     predict: Callable[[Array, Array], Array]
 
     def fields(self, theta: Array, score: Array, inputs: Array) -> jax.Array:
-        return gauss_newton_fields(self.model, self.predict, theta, score, inputs)
+        return network_fields(self.model, self.predict, theta, score, inputs)
 
 
 def observed(model: Any, outputs: np.ndarray, inputs: int, above: ArrayLike | None, level: float | None) -> Prediction:
