@@ -78,8 +78,7 @@ class Method(abc.ABC):
 
     def fit(self, samples: Samples, values: Any, *, seed: int = 0) -> Fitted:
         """Fit g to values of f, `(chain, draw)` or `(chain, draw, out)`, so that f + g varies little."""
-        values = as_values(samples, values)
-        seed = whole_number("seed", seed, 0)
+        values, seed = as_values(samples, values), whole_number("seed", seed, 0)
         with blas_threads(samples.size * SIZES.work):
             problem, standardise, scale = make_problem(samples, values)
             problem = problem if self.weighted else problem.at_draws()
@@ -89,8 +88,8 @@ class Method(abc.ABC):
         self, samples: Samples, values: Float[np.ndarray, "chain draw out"], folds: Sequence[Fold], *, seed: int = 0
     ) -> CrossFit:
         """Fit on every fold's training draws, evaluate on its test draws."""
-        data = (samples.draws, samples.scores, values, tuple(folds), samples.names)
-        return self.across(Training(*data, seed, len(samples.draws)))
+        data = (samples.draws, samples.scores, values, tuple(folds), samples.names, seed, len(samples.draws))
+        return self.across(Training(*data))
 
     def across(self, training: "Training") -> CrossFit:
         """Return the out-of-fold g of a training that is already laid out."""
@@ -219,8 +218,8 @@ class Training:
         if not once:
             self.prepare({member.kind for member, _ in jobs})
         # members come cheapest first: the dearest begin, so that none of them is what all others wait for
-        tasks = [functools.partial(self.run, *job, once) for job in reversed(jobs)]
-        return side_by_side(tasks, self._work, here=[job[0].method.together for job in reversed(jobs)])[::-1]
+        tasks = [functools.partial(self.run, *job, once=once) for job in jobs[::-1]]
+        return side_by_side(tasks, self._work, here=[member.method.together for member, _ in jobs[::-1]])[::-1]
 
     @property
     def _work(self) -> float:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import fields
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from ..runtime.arrays import read_about, read_arrays, write_arrays
 from ..runtime.validation import InputError, StrPath, reading
 
 FORMAT, VERSION = "steincv.Estimate", 1
-AVERAGE = tuple(field.name for field in fields(Average))
+# Fields of an average that files of older versions lack, in the order in which they came: without one, none after it
+# is read, and each follows from those before.
+LATER_FIELDS = ("error_ess", "degrees_of_freedom", "tail")
 
 
 def save_estimate(estimate: Estimate, path: StrPath, *, force: bool = False) -> None:
@@ -57,10 +60,15 @@ def _pack(estimate: Estimate, prefix: str) -> tuple[dict[str, np.ndarray], dict[
 
 
 def _unpack(path: StrPath, meta: Mapping[str, Any], prefix: str) -> Estimate:
-    names = ["values", "controlled", *(f"{kind}_{field}" for kind in ("plain", "average") for field in AVERAGE)]
-    stored = read_arrays(path, [prefix + name for name in names])
+    names = [
+        "values",
+        "controlled",
+        *(f"{kind}_{field}" for kind in ("plain", "average") for field in ("mean", "standard_error", "ess")),
+    ]
+    newer = [f"{kind}_{field}" for field in LATER_FIELDS for kind in ("plain", "average")]
+    stored = read_arrays(path, [prefix + name for name in names], [prefix + name for name in newer])
+    names += takewhile(lambda name: prefix + name in stored, newer)
     arrays = {name: stored[prefix + name] for name in names}
-    plain, average = (Average(*(arrays[f"{kind}_{field}"] for field in AVERAGE)) for kind in ("plain", "average"))
     labels, shape = tuple(map(str, meta["labels"])), tuple(map(int, meta["shape"]))
     methods = tuple(map(str, meta["method"]))
     status = tuple(tuple(Status(Code[s["code"]], str(s["message"])) for s in found) for found in meta["status"])
@@ -74,17 +82,21 @@ def _unpack(path: StrPath, meta: Mapping[str, Any], prefix: str) -> Estimate:
         shape=shape,
         values=arrays["values"],
         controlled=arrays["controlled"],
-        plain=plain,
-        _average=average,
+        plain=_average(arrays, "plain"),
+        _average=_average(arrays, "average"),
         method=methods,
         status=status,
         info=dict(meta["info"]),
         sd=None if meta["sd"] is None else _unpack(path, meta["sd"], f"{prefix}sd_"),
         quantiles={
             float(level): _unpack(path, part, f"{prefix}quantile{k}_")
-            for k, (level, part) in enumerate(meta["quantiles"])
+            for k, (level, part) in enumerate(meta.get("quantiles", []))  # files of older versions have none
         },
     )
+
+
+def _average(arrays: Mapping[str, np.ndarray], kind: str) -> Average:
+    return Average(**{f.name: arrays[f"{kind}_{f.name}"] for f in fields(Average) if f"{kind}_{f.name}" in arrays})
 
 
 def plain_data(value: object) -> Any:
