@@ -296,7 +296,7 @@ def test_normal_equations_are_those_of_the_folds():
     for i in range(4):
         a, b = psi[fold != i], f[fold != i]
         controlled[fold == i] -= psi[fold == i, 1:] @ np.linalg.solve(a.T @ a + np.diag(ridge), a.T @ b)[1:]
-    np.testing.assert_allclose(sums.out_of_fold()(ridge), controlled.var(axis=0), rtol=1e-8)
+    np.testing.assert_allclose(sums.out_of_fold()(ridge, slice(None)), controlled.var(axis=0), rtol=1e-8)
 
 
 def test_penalties_are_looked_for_around_each_least_error():
@@ -304,14 +304,15 @@ def test_penalties_are_looked_for_around_each_least_error():
     valleys = np.array([2, 3, 5])
     asked = []
 
-    def error(k):
+    def error(k, outputs):
         asked.append(k)
-        return np.abs(k - valleys) + 1.0
+        return np.abs(k - valleys[outputs]) + 1.0
 
-    errors = _valley(error, 9)
+    errors = _valley(error, 9, 3)
     np.testing.assert_array_equal(errors.argmin(axis=0), valleys)
     assert sorted(asked) == [1, 2, 3, 4, 5, 6]
     assert np.isinf(errors[[0, 7, 8]]).all()
+    assert [np.flatnonzero(np.isfinite(one)).tolist() for one in errors.T] == [[1, 2, 3, 4], [2, 3, 4], [3, 4, 5, 6]]
 
 
 def test_huge_scores_are_refused_not_returned_as_nan():

@@ -6,12 +6,16 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 from jaxtyping import Float
-from scipy.linalg.lapack import dpotrf, dtrtrs
+from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
 
 from ...runtime.validation import InputError
 
 # Stein kernel matrices are not positive definite in float64 without this much, relative to the diagonal.
 JITTER = 1e-10
+
+
+# Which outputs: their numbers, or all of them.
+Columns = np.ndarray | slice
 
 
 class Coefficients(NamedTuple):
@@ -112,20 +116,20 @@ class NormalEquations(NamedTuple):
         size[size == 0] = 1.0
         gram /= size
         gram /= size[:, None]
-        return Solver(gram, cross / size[:, None], size)
+        return Solver(gram, np.asfortranarray(cross / size[:, None]), size)
 
-    def out_of_fold(self) -> Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " out"]]:
-        """Return, as a function of the ridge, the variance of f + g, g on each fold by the fit on the others."""
+    def out_of_fold(self) -> Callable[[Float[np.ndarray, " k"], Columns], Float[np.ndarray, " some"]]:
+        """Return, for a ridge and some outputs, the variance of f + g, g on each fold by the fit on the others."""
         solvers = [self.solver(without=fold) for fold in range(len(self.gram))]
 
-        def variance(ridge: Float[np.ndarray, " k"]) -> Float[np.ndarray, " out"]:
+        def variance(ridge: Float[np.ndarray, " k"], outputs: Columns) -> Float[np.ndarray, " some"]:
             weight, total, square = 0.0, 0.0, 0.0
-            for gram, cross, own, solver in zip(self.gram, self.cross, self.square, solvers, strict=True):
-                c = solver(ridge)
+            for gram, cross, own, solver in zip(self.gram, self.cross[..., outputs], self.square, solvers, strict=True):
+                c = solver(ridge, outputs)
                 c[0] = 0.0  # the constant is no part of g
                 weight += gram[0, 0]
                 total += cross[0] - gram[0] @ c
-                square += own - 2 * (c * cross).sum(axis=0) + (c * (gram @ c)).sum(axis=0)
+                square += own[outputs] + np.einsum("ko,ko->o", c, gram @ c - 2 * cross)
             return np.maximum(square / weight - (total / weight) ** 2, 0.0)
 
         return variance
@@ -138,10 +142,10 @@ class Solver(NamedTuple):
     cross: Float[np.ndarray, "k out"]
     size: Float[np.ndarray, " k"]
 
-    def __call__(self, ridge: Float[np.ndarray, " k"]) -> Float[np.ndarray, "k out"]:
-        """Return the ridge fit."""
+    def __call__(self, ridge: Float[np.ndarray, " k"], outputs: Columns) -> Float[np.ndarray, "k some"]:
+        """Return the ridge fit of some outputs."""
         # 1e-14 of a column is rounding, and keeps the factor finite
         L = factorise(self.gram.copy(), ridge / self.size**2 + 1e-14)
-        white, _ = dtrtrs(L, np.asfortranarray(self.cross), lower=1)
-        coefficients, _ = dtrtrs(L, white, lower=1, trans=1, overwrite_b=1)
-        return coefficients / self.size[:, None]
+        coefficients, _ = dpotrs(L, self.cross[:, outputs], lower=1)
+        coefficients /= self.size[:, None]
+        return coefficients

@@ -47,9 +47,9 @@ class Distinct:
 
     def variance(self, values: Float[np.ndarray, "*any n out"]) -> Float[np.ndarray, "*any out"]:
         """The variance over the draws, each as often as it came."""
-        weight = (self.count / self.count.sum())[:, None]
-        center = (weight * values).sum(axis=-2, keepdims=True)
-        return (weight * (values - center) ** 2).sum(axis=-2)
+        weight = self.count / self.count.sum()
+        away = values - np.einsum("n,...no->...o", weight, values)[..., None, :]
+        return np.einsum("n,...no,...no->...o", weight, away, away)
 
     def plain_variance(self) -> Float[np.ndarray, " out"]:
         """The variance of f, or one where f is constant: something to divide by."""

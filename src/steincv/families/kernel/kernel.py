@@ -284,14 +284,18 @@ class Kernel(Method):
         ridge = np.r_[np.zeros(1 + features), np.full(m, size)]
         if self.penalty == "auto":
             error = sums.out_of_fold()
-            errors = _valley(lambda k: error((SEARCH.penalties[k] + JITTER) * ridge), len(SEARCH.penalties))
+
+            def of_penalty(which: int, outputs: np.ndarray) -> np.ndarray:
+                return error((SEARCH.penalties[which] + JITTER) * ridge, outputs)
+
+            errors = _valley(of_penalty, len(SEARCH.penalties), out)
             penalty = least_penalty(errors / draws.plain_variance(), SEARCH.penalties)
         else:
             penalty = np.full(out, float(self.penalty))
         coefficients, solver = np.zeros((k, out)), sums.solver()
         for value in np.unique(penalty[np.isfinite(penalty)]):
             columns = penalty == value
-            coefficients[:, columns] = solver((value + JITTER) * ridge)[:, columns]
+            coefficients[:, columns] = solver((value + JITTER) * ridge, columns)
         alpha, _ = dtrtrs(L, np.asfortranarray(coefficients[1 + features :]), lower=1, trans=1)
         return penalty, coefficients[1 : 1 + features], alpha
 
@@ -334,24 +338,22 @@ def _descend(score: Callable[[int], float], count: int) -> int:
     return at
 
 
-def _valley(error: Callable[[int], Float[np.ndarray, " out"]], count: int) -> Float[np.ndarray, "count out"]:
+def _valley(
+    error: Callable[[int, Int[np.ndarray, " some"]], Float[np.ndarray, " some"]], count: int, outputs: int
+) -> Float[np.ndarray, "count out"]:
     """Return the errors around every output's least one, from the middle on; infinite where none was asked for.
 
-    Each output's error is taken to have a single valley.
+    Each output's error is taken to have a single valley: it is followed down, first to one side, then to the other.
     """
-    first = last = count // 2
-    errors = np.full((count, len(middle := error(first))), np.inf)
-    errors[first] = middle
-    while True:
-        best = errors.argmin(axis=0)
-        if first > 0 and (best == first).any():
-            first -= 1
-            errors[first] = error(first)
-        elif last + 1 < count and (best == last).any():
-            last += 1
-            errors[last] = error(last)
-        else:
-            return errors
+    errors = np.full((count, outputs), np.inf)
+    middle = count // 2
+    errors[middle] = error(middle, np.arange(outputs))
+    for step in (-1, 1):
+        at = middle
+        while 0 <= at + step < count and len(falling := np.flatnonzero(errors.argmin(axis=0) == at)):
+            at += step
+            errors[at, falling] = error(at, falling)
+    return errors
 
 
 def _one_of_each_stretch(n: int, m: int, seed: int) -> Int[np.ndarray, " m"]:
