@@ -349,7 +349,8 @@ def _tail_index(excess: Float[np.ndarray, " n"]) -> float:
         b = b / (3 * excess[int(n / 4 + 0.5) - 1]) + 1 / excess[-1]
         k = np.log1p(-b[:, None] * excess).mean(axis=1)
         likelihood = n * (np.log(-b / k) - k - 1)
-        weights = np.exp(likelihood - scipy.special.logsumexp(likelihood))
+        weights = np.exp(likelihood - likelihood.max())
+        weights /= weights.sum()
         counted = weights >= 10 * np.finfo(float).eps  # none, if a quarter of the excesses are 0
         found = np.log1p(-np.average(b[counted], weights=weights[counted]) * excess).mean() if counted.any() else 0.0
     return float((n * found + 5) / (n + 10))
