@@ -40,6 +40,17 @@ def test_the_half_line_stays_finite_far_out():
     assert (np.abs(t) * found <= 1).all()
 
 
+@pytest.mark.parametrize("cut", [-20.0, -8.5, 3.0, 7.5, 8.5, 12.0, 20.0])
+def test_a_cut_in_a_far_tail_keeps_its_digits(cut):
+    """Of a heavy tail there are draws where a normal distribution function is one to rounding."""
+    h = np.linspace(-29, 29, 2001)
+    law = Normal(h[:, None], np.zeros((1, 1)), np.ones((1, 1)), (-4 * h / (3 + h**2))[:, None])
+    g = Sides.of(Straight(0.0, 1.0), h, law)(np.array([cut]))[0][:, 0]
+    upper = np.where(h <= cut, -ndtr(-cut), ndtr(cut))
+    expected = upper - half_line(h, np.array(cut)) * law.misfit[:, 0]
+    np.testing.assert_allclose(g, expected, rtol=1e-9, atol=1e-13)
+
+
 def test_g_is_what_the_half_line_leaves_and_its_rate_is_its_slope():
     """Near, far out, and beyond where the factors of the half-line are numbers."""
     u = np.append(np.linspace(-4, 4, 41), [-200.0, -35.0, 33.0, 150.0])[:, None]

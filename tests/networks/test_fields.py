@@ -63,6 +63,20 @@ def test_collapsed_fields_have_the_score_of_the_marginal_density(regressor):
     np.testing.assert_allclose(found[i], expected, rtol=1e-8)
 
 
+def test_collapsed_fields_are_left_out_for_draws_of_another_density(regressor):
+    """They are made of the model's own: of tempered draws, or of other noise, their mean is not zero."""
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        theta, x = jnp.asarray(rng.normal(size=regressor.dim)), jnp.asarray(rng.normal(size=(3, 2)))
+        own = jax.grad(regressor.log_posterior)(theta)
+        fields = jax.jit(lambda t, s: regressor.fields(t, s, x))
+        same, tempered = fields(theta, own), fields(theta, 0.5 * own)
+    count = len(collapsed.DAMPINGS)
+    assert np.abs(same[:, -count:]).min() > 0
+    assert not tempered[:, -count:].any()
+    assert np.abs(tempered[:, :-count]).min() > 0
+
+
 def test_the_last_layers_field_is_rao_blackwell(regressor):
     """f + g does not depend on the outer weights: it is their conditional mean."""
     rng = np.random.default_rng(1)

@@ -287,7 +287,6 @@ def _judge(
     if exact:
         return best, [*statuses, Status.of(Code.EXACT, spread=best.error)]
     return best, statuses + rare_draws_status(best.average.reshape((1,)), 0)
-    return best, statuses
 
 
 def _best(answers: Sequence[_Answer]) -> _Answer:

@@ -12,7 +12,7 @@ the residuals at m and of m itself.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +25,19 @@ from .model import Array
 # for either table of docs/paper.md, 5.3.
 DAMPINGS = (16.0, 64.0)
 BESIDE = (16.0,)
-# Second derivatives along as many directions are needed at every draw: .07 s for 160 weights, the third power beyond.
-MOST_WEIGHTS = 200
+
+
+class _Limits(NamedTuple):
+    """Which networks and draws have these fields."""
+
+    # Second derivatives along as many directions are needed at every draw: .07 s for 160 weights, the third power beyond.
+    weights: int = 200
+    # The scores of draws are the model's own if they differ by no more than this share of their length, which is far
+    # more than single precision rounds.
+    same: float = 1e-3
+
+
+LIMITS = _Limits()
 
 
 def network_fields(
@@ -34,10 +45,13 @@ def network_fields(
 ) -> jax.Array:
     """Return g of Gauss-Newton steps at one draw, `(output, k)`: also collapsed ones where that can be done."""
     regression = model.noise is not None and model.prior is None and model.smooth
-    if not (regression and len(model.last) and 0 < model.dim - len(model.last) <= MOST_WEIGHTS):
+    if not (regression and len(model.last) and 0 < model.dim - len(model.last) <= LIMITS.weights):
         return gauss_newton_fields(model, predict, theta, score, inputs)
     both = gauss_newton_fields(model, predict, theta, score, inputs, BESIDE)
-    return jnp.concatenate([both, collapsed_fields(model, predict, theta, inputs)], 1)
+    own = jax.grad(model.log_posterior)(theta)
+    same = ((own - score) ** 2).sum() <= LIMITS.same**2 * (own**2).sum()
+    # made of the model's own density: for draws of another one, tempered or of other noise, their mean is not zero
+    return jnp.concatenate([both, jnp.where(same, collapsed_fields(model, predict, theta, inputs), 0.0)], 1)
 
 
 def collapsed_fields(model: Any, predict: Callable[[Array, Array], Array], theta: Array, inputs: Array) -> jax.Array:

@@ -173,16 +173,21 @@ def find_jumps(points: Points, wanted: Sequence[Wanted], differentiate: Callable
         found = Taken(asked, asked.cuts, density, np.zeros(len(asked.cuts)), kept, place)
         if place is None:
             return found
-        found = found._replace(steps=fit_steps(place.rise, x, trained))
-        sides = [step.sides(place.rise, x) for step in found.steps]
+        if place.within is None:
+            places, steps = [place] * len(trained), fit_steps(place.rise, x, trained)
+        else:
+            places = [place.within(rows) for rows in trained]
+            steps = [fit_steps(each.rise, x, [rows])[0] for each, rows in zip(places, trained, strict=True)]
+        found = found._replace(steps=steps)
+        sides = [step.sides(each.rise, x) for step, each in zip(steps, places, strict=True)]
         if asked.levels is not None and place.how != "regression":
-            cuts, density = _search(points, place, sides, values, density, asked)
+            cuts, density = _search(points, places, sides, values, density, asked)
             found = found._replace(cuts=cuts, density=density)
         jumps = 1.0 * (values[:, None] <= found.cuts)
-        sign, crossings = -1.0 if asked.above else 1.0, place.crossings(found.cuts)
+        sign, crossings = -1.0 if asked.above else 1.0, _crossings(places, found.cuts)
         mine = base[:, :, start[j] : start[j + 1]]
         for k, rows in enumerate(trained):
-            mine[k] = found.at(sides[k], crossings)
+            mine[k] = found.at(sides[k], crossings[k])
             before = jumps[rows]
             left, share = before + sign * mine[k, rows], before.mean(axis=0)
             left -= left.mean(axis=0)
@@ -239,9 +244,15 @@ def plain_density(f: np.ndarray, levels: np.ndarray, errors: np.ndarray | None) 
     return np.divide(high - low, width, out=np.zeros_like(width), where=width > 0)
 
 
+def _crossings(places: Sequence[Place], cuts: np.ndarray) -> list[list[Crossing]]:
+    """Return the crossings of every fold's place; of one that they share they are looked for once."""
+    first = places[0].crossings(cuts)
+    return [first if place is places[0] else place.crossings(cuts) for place in places]
+
+
 def _search(
     points: Points,
-    place: Place,
+    places: Sequence[Place],
     sides: Sequence[Sides],
     f: np.ndarray,
     usual: np.ndarray,
@@ -250,12 +261,13 @@ def _search(
     """Return where the distribution function with the jump taken out has the wanted levels, and the density there."""
     assert asked.levels is not None
     assert asked.errors is not None
+    place = places[0]
     if place.knots is not None:  # in units of h, along which f may be level
         levels = 1 - asked.levels if place.falls else asked.levels
         instead = asked._replace(cuts=place.cut(asked.cuts), levels=levels)
         like = plain_density(place.rise.h, levels, asked.errors)
         itself = Place(place.rise, place.how)
-        cut, density = _search(points, itself, sides, place.rise.h, like, instead)
+        cut, density = _search(points, [itself] * len(places), sides, place.rise.h, like, instead)
         value, slope = place.back(cut)
         return value, np.divide(density, slope, out=np.zeros_like(density), where=slope > 0)
     tests = [points.rows(fold, train=False) for fold in points.folds]
@@ -266,8 +278,7 @@ def _search(
     farthest = SEARCH.farthest * np.divide(asked.errors, usual, out=np.zeros_like(usual), where=usual > 0)
     for _ in range(SEARCH.rounds):
         reached, rate = np.zeros(len(cut)), np.zeros(len(cut))
-        crossings = place.crossings(cut)
-        for control, rows in zip(controls, tests, strict=True):
+        for control, rows, crossings in zip(controls, tests, _crossings(places, cut), strict=True):
             reached += weight[rows] @ (1.0 * (f[rows, None] <= cut)) / total
             for at, sign, moves in (one.part(rows) for one in crossings):
                 g, slope = control(at, rate=True)

@@ -77,7 +77,9 @@ class Bent(NamedTuple):
 
         start = (0.0,) * 5 if like is None else (like.shift, np.log(like.size), np.log(like.tail), *like[4:])
         most = BENDING.evaluations[like is not None]
-        p = leastsq(misfit, start, Dfun=slopes, full_output=True, maxfev=most, ftol=BENDING.near, xtol=BENDING.near)[0]
+        near = {"ftol": BENDING.near, "xtol": BENDING.near}
+        with np.errstate(over="ignore", invalid="ignore"):  # steps that go too far are taken back
+            p = leastsq(misfit, start, Dfun=slopes, full_output=True, maxfev=most, **near)[0]
         return cls(straight, p[0], float(np.exp(p[1])), float(np.exp(p[2])), p[3], p[4])
 
     def __call__(self, h: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

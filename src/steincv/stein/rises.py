@@ -111,6 +111,7 @@ class Place:
     - `slope`: f is h times it, and it does not change along the field.
     - `lines`: f along the field, where its crossings have to be looked for.
     - `elsewhere`: the rise at other points from draws and scores, where these are enough.
+    - `within`: the place that some rows choose, where the field is chosen by draws: every fold then has its own.
     """
 
     rise: Rise
@@ -120,6 +121,7 @@ class Place:
     slope: Float[np.ndarray, " n"] | None = None
     lines: Lines | None = None
     elsewhere: Callable[[np.ndarray, np.ndarray], Rise] | None = None
+    within: Callable[[np.ndarray], "Place"] | None = None
 
     def crossings(self, c: Float[np.ndarray, " cut"]) -> list[Crossing]:
         """Return where h is when f passes c along the field."""
@@ -308,10 +310,23 @@ def _linear(
 
 
 def _across(output: int, x: np.ndarray, s: np.ndarray, gradient: np.ndarray, derivatives: Derivatives) -> Place:
-    """Return the rise of the linear function that f changes most with, along the direction in which the draws do."""
-    scale = x.std(axis=0)
-    normal = np.linalg.eigh(gradient.T @ gradient)[1][:, -1] / scale
-    spread = np.cov(x, rowvar=False).reshape(len(scale), -1) if len(x) > 2 * len(scale) else np.diag(scale**2)
-    direction = spread @ normal / (normal @ spread @ normal)
-    rise = along_line(x, s, normal, direction)
-    return Place(rise, "lines", lines=Lines.of(derivatives, output, direction, rise.h))
+    """Return the rise of the linear function that f changes most with, along the direction in which the draws do.
+
+    Both come from the rows of a fold's training draws: a direction that has seen the test draws is correlated with
+    their scores, and what it takes out there has no mean of zero.
+    """
+
+    def rise(rows: np.ndarray | slice) -> tuple[Rise, np.ndarray]:
+        some, slopes = x[rows], gradient[rows]
+        scale = some.std(axis=0)
+        normal = np.linalg.eigh(slopes.T @ slopes)[1][:, -1] / scale
+        dense = len(some) > 2 * len(scale)
+        spread = np.cov(some, rowvar=False).reshape(len(scale), -1) if dense else np.diag(scale**2)
+        direction = spread @ normal / (normal @ spread @ normal)
+        return along_line(x, s, normal, direction), direction
+
+    def within(rows: np.ndarray) -> Place:
+        found, direction = rise(rows)
+        return Place(found, "lines", lines=Lines.of(derivatives, output, direction, found.h))
+
+    return Place(rise(slice(None))[0], "lines", within=within)

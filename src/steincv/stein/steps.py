@@ -166,8 +166,8 @@ class Sides(NamedTuple):
         """
         q, slope = self.cut(cuts)
         below = self.h <= cuts
-        side, reached = np.where(below, self.beneath, self.over), ndtr(q)
-        g = (reached - below) * side
+        side, reached = np.where(below, self.beneath, self.over), ndtr(np.where(below, -q, q))
+        g = np.where(below, -reached, reached) * side  # F(q) - 1 is -F(-q), which is not rounded away
         far = np.flatnonzero(np.abs(self.law.t) > FAR) if self.far else np.zeros(0, dtype=int)
         if len(far):
             there = np.broadcast_to(q, g.shape)[far]
@@ -219,7 +219,7 @@ class Step:
         score, k = rise.score - curve, basis.shape[1]
         if self.free:
             moves = np.zeros((x.shape[1], k))
-            moves[list(self.free)] = self.coefficients[2 * k :].reshape(-1, k)
+            moves[list(self.free)] = self.scale[list(self.free), None] * self.coefficients[2 * k :].reshape(-1, k)
             score = score + np.einsum("nk,nk->n", rise.tangents @ moves, basis)
         score /= slope
         basis = basis[:1] if k == 1 else basis  # the law is then the same everywhere
@@ -237,9 +237,9 @@ def _basis(x: np.ndarray, center: np.ndarray, scale: np.ndarray, held: Sequence[
     return np.concatenate([np.ones((len(x), 1)), *(y**power for power in range(1, degree + 1))], axis=1)
 
 
-def _tangents(rise: Rise, free: Sequence[int], slope: np.ndarray) -> np.ndarray:
-    """Return the scores of the tangent fields, in units of u."""
-    return rise.tangents[:, list(free)] / slope[:, None]
+def _tangents(rise: Rise, scale: np.ndarray, free: Sequence[int], slope: np.ndarray) -> np.ndarray:
+    """Return the scores of the tangent fields, in units of u and of each coordinate."""
+    return rise.tangents[:, list(free)] * scale[list(free)] / slope[:, None]
 
 
 def fit_steps(rise: Rise, x: Float[np.ndarray, "n dim"], parts: Sequence[np.ndarray]) -> list[Step]:
@@ -308,7 +308,7 @@ def _fit(
         degree -= 1
     basis = _basis(x, center, scale, held, degree)
     k = basis.shape[1]
-    tangents = _tangents(rise, free, slope)
+    tangents = _tangents(rise, scale, free, slope)
     room = max(0, int(most / k) - 2)
     if room < len(free):  # those that matter most for a normal distribution
         product = tangents.T @ (target + u)
@@ -331,7 +331,7 @@ def _promising(step: Step, rise: Rise, x: np.ndarray) -> list[int]:
     law = step._law(rise, x)
     left = (law.misfit / law.deviation)[:, 0]
     _, slope, _ = step.transform(rise.h)
-    tangents = _tangents(rise, step.free, slope)
+    tangents = _tangents(rise, step.scale, step.free, slope)
     parts = np.column_stack([law.u[:, 0], np.ones(len(left)), tangents]) * left[:, None]
     parts /= np.sqrt(np.maximum(np.einsum("nk,nk->k", parts, parts), 1e-300))
     y = np.tanh((x - step.center) / step.scale)

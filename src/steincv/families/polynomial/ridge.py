@@ -258,6 +258,8 @@ def _choose(
             errors = _leave_one_out(spectrum, judged_y, n, n * lambdas, start)
         else:
             errors = _leave_orbit_out(spectrum, judged_y, n, n * lambdas, orbits)
+        # where a draw decides a feature alone nothing can be judged: then the largest penalty
+        errors[-1, np.isinf(errors).all(axis=0)] = np.finfo(float).max
         start = choice = errors.argmin(axis=0)
         lowest = errors[choice, np.arange(outputs)]
         better = (lowest < best) | (growth == growths[0])
