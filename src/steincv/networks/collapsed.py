@@ -30,7 +30,7 @@ BESIDE = (16.0,)
 class _Limits(NamedTuple):
     """Which networks and draws have these fields."""
 
-    # Second derivatives along as many directions are needed at every draw: .07 s for 160 weights, the third power beyond.
+    # Second derivatives along as many directions are needed at every draw: .07 s for 160, the third power beyond.
     weights: int = 200
     # The scores of draws are the model's own if they differ by no more than this share of their length, which is far
     # more than single precision rounds.
