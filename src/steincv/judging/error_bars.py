@@ -51,7 +51,14 @@ class Freedom(NamedTuple):
     finite: float = 0.5
 
 
-FREEDOM = Freedom()
+class Short(NamedTuple):
+    """Chains too short for their autocovariances, and enough of them: then the spread of their means is looked at."""
+
+    draws: int = 50
+    chains: int = 20
+
+
+FREEDOM, SHORT = Freedom(), Short()
 # Where so many draws of f count as one, f + g is not quicker. (`families/budget.py` begins to fit to that there.)
 SLOW = 10.0
 
@@ -191,9 +198,10 @@ def split_rhat(series: Float[np.ndarray, "chain draw out"], *, two_valued: bool 
 
     The ranks of a series that is `two_valued`, and its distances from the median, are itself but for place and scale.
     """
-    unit = unit_range(series).unit
+    # a power of two rounds nothing: draws at one distance from the median remain so
+    unit = np.ldexp(series, -np.frexp(np.abs(series).max(axis=(0, 1)))[1])
     rhat = np.ones(unit.shape[-1])
-    moving = unit.std(axis=(0, 1)) > 0
+    moving = unit_range(series).unit.std(axis=(0, 1)) > 0
     if moving.any():  # infinite if chains are stuck at different values
         rhat[moving] = rank_rhat(unit[..., moving], ranked=two_valued)
     return np.where(np.isnan(rhat), 1.0, rhat)
@@ -255,7 +263,17 @@ def effective_draws(series: Float[np.ndarray, "chain draw out"], entries: int = 
         return np.full(outputs, float(chains * draws))
     half = _halves(series)
     step = max(1, entries // half[0].size)
-    return np.concatenate([_effective(half[k : k + step]) for k in range(0, outputs, step)])
+    found = np.concatenate([_effective(half[k : k + step]) for k in range(0, outputs, step)])
+    if not short_chains(chains, draws):
+        return found
+    between = series.mean(axis=1).var(axis=0, ddof=1) / chains
+    whole = series.var(axis=(0, 1), ddof=1)
+    return np.minimum(found, np.divide(whole, between, out=found.copy(), where=between > 0))
+
+
+def short_chains(chains: int, draws: int) -> bool:
+    """Return whether error bars rest on the spread of chains: autocovariances of 4 draws gave .4 of the true error."""
+    return chains >= SHORT.chains and draws < SHORT.draws
 
 
 def _halves(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, "out part length"]:
