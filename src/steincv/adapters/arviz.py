@@ -9,6 +9,7 @@ import numpy as np
 from ..runtime.validation import InputError
 from ..samples.files import DRAWS, SCORES, labelled_samples, read_samples
 from ..samples.samples import Constrain, Samples
+from ..samples.streamed import groups_of as xarray_groups
 from .foreign import foreign
 from .shared import fitting_places
 
@@ -58,19 +59,9 @@ def with_model(samples: Samples, constrain: Constrain | None = None, **more: Any
 def groups_of(data: Any) -> Callable[[str], Any]:
     """Return a function that gives the dataset of a group of `data`, or None."""
     kind = type(data).__name__
-    if kind not in ("InferenceData", "DataTree", "Dataset"):
+    if kind in ("DataTree", "Dataset"):
+        return xarray_groups(data)
+    if kind != "InferenceData":
         foreign("arviz")
         raise InputError(f"`data` must be InferenceData, a DataTree or a path, got {kind}.")
-
-    def group(name: str) -> Any:
-        if kind == "Dataset":
-            return None if name else data
-        try:
-            found = data[name] if name else data
-        except KeyError:
-            return None
-        if kind == "DataTree":
-            return found.to_dataset()
-        return found if name else None
-
-    return group
+    return lambda name: data[name] if name in data.groups() else None
