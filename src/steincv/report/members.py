@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..result import Estimate, listed
+from ..result import Estimate
+from ..runtime.validation import listed
 from . import charts
 from .charts import escaped, label_html
 from .terminal import short_method

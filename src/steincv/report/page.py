@@ -15,8 +15,9 @@ import numpy as np
 from .. import __version__
 from ..judging.diagnostics import ALARMS, STEIN_LIMIT, Code, Status, limits_of_rhat
 from ..judging.error_bars import split_rhat, tail_index
-from ..result import Estimate, listed
+from ..result import Estimate
 from ..runtime.arrays import refuse_target, whole_file
+from ..runtime.validation import listed
 from . import charts
 from .charts import escaped, label_html
 from .check import chains, effective, tails

@@ -17,7 +17,8 @@ from rich.text import Text
 
 from ..judging.diagnostics import ALARMS, RACED, STEIN_LIMIT, Code, Status, SteinCheck
 from ..judging.verdict import BEYOND
-from ..result import Estimate, listed
+from ..result import Estimate
+from ..runtime.validation import listed
 from .terminal import clean, short_method
 
 HEADER = ("", "plain ± mcse", "controlled ± mcse", "gain", "method", "status")

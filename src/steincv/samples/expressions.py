@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.special
 
-from ..runtime.validation import InputError
+from ..runtime.validation import InputError, listed
 
 
 class Limits(NamedTuple):
@@ -63,7 +63,7 @@ def evaluate(text: str, columns: Mapping[str, np.ndarray]) -> np.ndarray:
     with np.errstate(all="ignore"):
         values = walk(_parse(text), 0)
     if not walk.used:
-        raise InputError(f"`{text}` uses no parameter. Known are {_listed(tuple(columns))}.")
+        raise InputError(f"`{text}` uses no parameter. Known are {listed(tuple(columns), 12)}.")
     values = np.asarray(values, dtype=np.float64)
     bad = ~np.isfinite(values)
     if bad.any():
@@ -157,7 +157,7 @@ class _Walk:
         else:
             close = difflib.get_close_matches(name, self.names, n=1, cutoff=0.5)
             hint = f"did you mean {close[0]}? Known are" if close else "known are"
-            hint += f" {_listed(self.names)}"
+            hint += f" {listed(self.names, 12)}"
         raise InputError(f"`{self.text}`: there is no parameter `{name}`; {hint}.")
 
     def _call(self, name: str, arguments: list[Any]) -> Any:
@@ -179,7 +179,3 @@ class _Walk:
 def _key(name: str) -> str:
     """Names are looked up without spaces: `cov[1, 2]` and `cov[1,2]` are the same."""
     return name.replace(" ", "")
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
