@@ -1,11 +1,12 @@
 """The claims of the paper's section 5.3, and what this library promises there, each with its number and a verdict."""
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .bnn_figures import numbers, samplers
-from .claims import Claim, number, spread, verdict
+from .bnn_figures import samplers
+from .claims import Claim, number, numbers, spread, verdict
 
 if TYPE_CHECKING:
     import pandas
@@ -20,6 +21,7 @@ GAIN, MOST, COVERED = 0.6, 1.05, (0.92, 0.98)
 RHAT, ESS, SHARE = 1.05, 400, 0.95
 # A verdict on smooth predictives, and on means that should be zero.
 SMOOTH, OFF = {"curve": 0.10, "cars": 0.25}, 0.02
+_claim = functools.partial(Claim, "5.3")
 
 
 def in_section_5_3(table: "pandas.DataFrame", settings: Any) -> list[Claim]:
@@ -29,10 +31,6 @@ def in_section_5_3(table: "pandas.DataFrame", settings: Any) -> list[Claim]:
     for sampler in samplers(table):
         found += _scores(table, sampler)
     return found + _promises(table)
-
-
-def _claim(claim: str, run: str, found: str, held: str, why: str = "") -> Claim:
-    return Claim("5.3", claim, run, found, held, why)
 
 
 def averaged(rows: "pandas.DataFrame", column: str = "ratio") -> str:

@@ -4,6 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from steincv.report.figures import new_figure
+
+from .claims import numbers
 from .style import INK, MEAN, MEDIAN, tidy
 
 if TYPE_CHECKING:
@@ -21,17 +24,6 @@ LOOK = {
 }
 # Ratios are drawn between these; beyond them at the edge.
 LEAST, MOST = 1e-2, 1e4
-
-
-def numbers(table: "pandas.DataFrame", **chosen: Any) -> "pandas.DataFrame":
-    """Return the chosen rows with numbers as numbers: in a table read from a file what is missing is an empty text."""
-    import pandas
-
-    rows = table
-    for name, value in chosen.items():
-        rows = rows[rows[name] == value]
-    text = ("part", "method", "split", "sampler", "status", "data", "source", "coefficients")
-    return rows.assign(**{n: pandas.to_numeric(rows[n], errors="coerce") for n in rows.columns if n not in text})
 
 
 def samplers(table: "pandas.DataFrame") -> list[str]:
@@ -133,9 +125,7 @@ def regression(table: "pandas.DataFrame") -> Any:
 
 
 def _panels(count: int, size: tuple[float, float], **shared: Any) -> tuple[Any, list[Any]]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(size[0] * max(count, 1) + 1.2, size[1]), layout="constrained")
+    figure = new_figure(size[0] * max(count, 1) + 1.2, size[1])
     return figure, list(figure.subplots(1, max(count, 1), squeeze=False, **shared)[0])
 
 

@@ -17,7 +17,7 @@ from steincv.runtime.validation import InputError
 
 from .evidence_figure import plot_evidence
 from .evidence_text import rung_table, sentences
-from .models.example import Example
+from .models import Example
 from .models.goodwin import goodwin
 from .models.regression import regression
 from .models.van_der_pol import van_der_pol
@@ -32,11 +32,7 @@ class Effort(NamedTuple):
 
 
 # Enough for a table in about a minute on two cores.
-EFFORTS = {
-    "regression": Effort(250, 1000, 10),
-    "van-der-pol": Effort(250, 1000, 10),
-    "goodwin": Effort(500, 5000, 20),
-}
+EFFORTS = {"regression": Effort(250, 1000, 10), "van-der-pol": Effort(250, 1000, 10), "goodwin": Effort(500, 5000, 20)}
 
 
 def command(options: argparse.Namespace) -> None:

@@ -1,5 +1,6 @@
 """The claims of the paper's section 5.2, thermodynamic integration, under every variant that was run."""
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 HARDLY, SIGNIFICANTLY = 0.5, 0.5
 PAPERS = ("linear", "quadratic", "control functional")
 LOW, HIGH = (3, 4), (7, 8)  # numbers of species
+_claim = functools.partial(Claim, "5.2")
 
 
 def in_section_5_2(table: "pandas.DataFrame", settings: Any) -> list[Claim]:
@@ -35,8 +37,7 @@ def in_section_5_2(table: "pandas.DataFrame", settings: Any) -> list[Claim]:
 
 def _hardly(method: str, means: "pandas.DataFrame", middles: "pandas.DataFrame", run: str) -> Claim:
     kind = "Linear" if method == "linear" else "Quadratic"
-    return Claim(
-        "5.2",
+    return _claim(
         f"{kind} control variates hardly reduce the variance",
         run,
         f"mean over rungs {_by_species(means[method])}; median {_by_species(middles[method])}",
@@ -51,8 +52,7 @@ def _low_dimension_only(means: "pandas.DataFrame", middles: "pandas.DataFrame", 
     high = column[column.index.isin(HIGH)]
     text = f"mean over rungs {_by_species(column)}; median {_by_species(middles['control functional'])}"
     claims = [
-        Claim(
-            "5.2",
+        _claim(
             "The control functional significantly reduces the variance when the dimension is low",
             run,
             text,
@@ -62,8 +62,7 @@ def _low_dimension_only(means: "pandas.DataFrame", middles: "pandas.DataFrame", 
     ]
     if len(high):
         claims.append(
-            Claim(
-                "5.2",
+            _claim(
                 "... and only then",
                 run,
                 text,
@@ -80,16 +79,14 @@ def _lowest(network: str, rows: "pandas.DataFrame", means: "pandas.DataFrame", r
     wins = at[network] < CLEARLY * at[list(PAPERS)].min(axis=1)
     by_species = wins.groupby("species").mean()
     return [
-        Claim(
-            "5.2",
+        _claim(
             f"CNCV has the lowest ratio at every dimension ({network})",
             run,
             f"mean over rungs {_by_species(means[network])}; best of the others {_by_species(others)}",
             verdict(means[network] < CLEARLY * others),
             "Counted: lower by 2 % than linear, quadratic and control functional.",
         ),
-        Claim(
-            "5.2",
+        _claim(
             f"... and at every temperature ({network})",
             run,
             f"share of rungs where it is lowest: {_by_species(by_species)}",
@@ -108,8 +105,7 @@ def _sizes(table: "pandas.DataFrame") -> list[Claim]:
     claims = []
     for network in ("CNCV, no decay", "CNCV()"):
         claims.append(
-            Claim(
-                "5.2",
+            _claim(
                 f"CNCV deals with insufficient training draws ({network})",
                 f"observed: all, ode, log coordinates, random split; n = {int(few.n.iloc[0])}",
                 "; ".join(f"{m} {_by_species(means[m])}" for m in (network, *PAPERS, "Auto()")),
@@ -128,8 +124,7 @@ def _evidence(table: "pandas.DataFrame") -> list[Claim]:
         gain = (auto.plain_statistical / auto.statistical_error) ** 2
         z = (auto.plain - auto.log_evidence) / np.hypot(auto.plain_error, auto.error)
         claims.append(
-            Claim(
-                "5.2",
+            _claim(
                 "(ours) The log evidence is known better with control variates, by `Auto()`",
                 f"observed: {observed}, {integrator}",
                 f"log evidence {_with_errors(auto)}; statistical variance smaller by a factor of {_by_species(gain)}; "

@@ -4,6 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from steincv.report.figures import new_figure
+
+from .claims import numbers
 from .style import INK, LOOK, legend, log_y, tidy
 
 if TYPE_CHECKING:
@@ -13,19 +16,9 @@ if TYPE_CHECKING:
 LEAST, MOST = 1e-8, 30.0
 
 
-def numbers(table: "pandas.DataFrame", *columns: str) -> "pandas.DataFrame":
-    """Return these columns as numbers: in a table read from a file what is missing is an empty text."""
-    import pandas
-
-    return table.assign(**{name: pandas.to_numeric(table[name], errors="coerce") for name in columns})
-
-
 def ratios(table: "pandas.DataFrame", part: str = "ratio", **chosen: Any) -> "pandas.DataFrame":
     """Return the rows of variance ratios above t = 0, where the log likelihood has no mean that could be estimated."""
-    rows = table[table.part == part]
-    for name, value in chosen.items():
-        rows = rows[rows[name] == value]
-    rows = numbers(rows, "rung", "temperature", "n", "ratio", "ratio_few", "ratio_train", "stein_z")
+    rows = numbers(table, part=part, **chosen)
     return rows[rows.temperature > 0].dropna(subset=["ratio"])
 
 
@@ -58,10 +51,8 @@ def _line(ax: Any, x: Any, y: Any, method: str, **look: Any) -> None:
 
 def against_dimension(table: "pandas.DataFrame") -> Any:
     """Draw the mean over rungs, as in the paper, against the number of species; one panel per variant."""
-    from matplotlib.figure import Figure
-
     found = variants(table)
-    figure = Figure(figsize=(4.0 * min(2, len(found)) + 3.0, 3.5 * ((len(found) + 1) // 2)), layout="constrained")
+    figure = new_figure(4.0 * min(2, len(found)) + 3.0, 3.5 * ((len(found) + 1) // 2))
     axes = figure.subplots((len(found) + 1) // 2, min(2, len(found)), squeeze=False, sharey=True)
     for ax, variant in zip(axes.flat, found, strict=False):
         rows = of(table, variant)
@@ -83,13 +74,11 @@ def against_dimension(table: "pandas.DataFrame") -> Any:
 
 def against_temperature(table: "pandas.DataFrame") -> Any:
     """Draw every rung, for every number of species, as the text has the problem."""
-    from matplotlib.figure import Figure
-
     rows = ratios(table, observed="all", integrator="ode", coordinates="log", split="random")
     species = sorted(set(rows.species))
     columns = min(3, len(species))
     lines = -(-len(species) // columns)
-    figure = Figure(figsize=(3.6 * columns + 2.6, 3.2 * lines), layout="constrained")
+    figure = new_figure(3.6 * columns + 2.6, 3.2 * lines)
     axes = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
     for ax, g in zip(axes.flat, species, strict=False):
         for method in _methods(rows):
@@ -111,11 +100,9 @@ def against_temperature(table: "pandas.DataFrame") -> Any:
 
 def against_size(table: "pandas.DataFrame") -> Any:
     """Draw the mean over some rungs against the number of training draws; dashed, on the training draws."""
-    from matplotlib.figure import Figure
-
     rows = ratios(table, "size")
     species = sorted(set(rows.species))
-    figure = Figure(figsize=(3.6 * max(1, len(species)) + 2.6, 4.0), layout="constrained")
+    figure = new_figure(3.6 * max(1, len(species)) + 2.6, 4.0)
     axes = figure.subplots(1, max(1, len(species)), squeeze=False, sharey=True)
     for ax, g in zip(axes[0], species, strict=False):
         mine = rows[rows.species == g]
@@ -137,11 +124,9 @@ def against_size(table: "pandas.DataFrame") -> Any:
 
 def evidence(table: "pandas.DataFrame") -> Any:
     """Draw the log evidence against the number of species, and its statistical errors, too short to see there."""
-    from matplotlib.figure import Figure
-
     rows = evidence_rows(table)
     groups = [mine for _, mine in rows.groupby(["observed", "integrator"], sort=False)]
-    figure = Figure(figsize=(11.5, 4.0 * len(groups)), layout="constrained")
+    figure = new_figure(11.5, 4.0 * len(groups))
     axes = figure.subplots(len(groups), 2, squeeze=False, sharex=True)
     for (left, right), mine in zip(axes, groups, strict=True):
         auto = mine[mine.method == "Auto()"].sort_values("species")
@@ -172,7 +157,6 @@ def evidence(table: "pandas.DataFrame") -> Any:
 
 def evidence_rows(table: "pandas.DataFrame") -> "pandas.DataFrame":
     """Return the log evidences, with the statistical error of the plain one: without the discretisation's."""
-    columns = ("log_evidence", "error", "plain", "plain_error", "statistical_error", "discretisation_error")
-    rows = numbers(table[table.part == "evidence"], *columns)
+    rows = numbers(table, part="evidence")
     squares = rows.plain_error**2 - rows.discretisation_error**2
     return rows.assign(plain_statistical=np.sqrt(np.maximum(squares, 0)))

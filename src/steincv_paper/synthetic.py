@@ -16,6 +16,7 @@ from steincv.families.auto import Auto
 from steincv.families.kernel.kernel import Kernel
 from steincv.families.neural.neural import CNCV, NCV
 from steincv.families.polynomial.polynomial import Polynomial
+from steincv.report.figures import new_figure
 
 from .claims import Claim, better, paired, spread, verdict
 from .problem import mixture, sine, split
@@ -100,9 +101,7 @@ def _ratio(f: np.ndarray, g: np.ndarray) -> float:
 
 
 def figures(table: "pandas.DataFrame", settings: Settings) -> dict[str, Any]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 7.6), layout="constrained")
+    figure = new_figure(11, 7.6)
     axes = figure.subplots(len(settings.test), 2, sharex="col", sharey="row", squeeze=False)
     for (left, right), size in zip(axes, settings.test, strict=True):
         left.set_ylabel(f"variance ratio on {size:,} fresh draws")
