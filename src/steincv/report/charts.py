@@ -35,6 +35,8 @@ class Layout(NamedTuple):
 
 
 LAYOUT = Layout()
+# What stands in a table, as HTML, and its class.
+Cell = tuple[str, str]
 
 
 def escaped(text: object, longest: int | None = None) -> str:
@@ -47,6 +49,24 @@ def label_html(label: str) -> str:
     shown = escaped(label, LAYOUT.label) if label.strip() else "(no name)"
     full = f' title="{escaped(label, 500)}"' if len(clean(label)) > 16 else ""
     return f"<bdi{full}>{shown}</bdi>"
+
+
+def section(name: str, title: str, body: str) -> str:
+    """Return a section of the page under its title."""
+    return f'<section aria-labelledby="{name}">\n<h2 id="{name}">{title}</h2>\n{body}</section>\n'
+
+
+def table(name: str, head: Iterable[Cell], rows: Iterable[Sequence[Cell]]) -> str:
+    """Return a table that scrolls inside its box, by keyboard too; the first cell of a row is what the row is about."""
+
+    def cell(tag: str, text: str, kind: str, scope: str = "") -> str:
+        style = f' class="{kind}"' if kind else ""
+        return f"<{tag}{scope}{style}>{text}</{tag}>"
+
+    heads = "".join(cell("th", *each, ' scope="col"') for each in head)
+    lines = (cell("th", *row[0], ' scope="row"') + "".join(cell("td", *each) for each in row[1:]) for row in rows)
+    inside = f"<thead><tr>{heads}</tr></thead><tbody>{''.join(f'<tr>{line}</tr>' for line in lines)}</tbody>"
+    return f'<div class="scroll" role="region" aria-label="{escaped(name)}" tabindex="0"><table>{inside}</table></div>'
 
 
 def chosen(estimate: Estimate) -> list[int | None]:
