@@ -206,7 +206,7 @@ class Estimate:
 
     def to_arviz(self) -> Any:
         """The controlled draws as ArviZ's data, with dims chain and draw: its tables and plots work on them."""
-        from .adapters.to_arviz import to_arviz
+        from .adapters.arviz import to_arviz
 
         return to_arviz(self)
 

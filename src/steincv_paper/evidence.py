@@ -10,8 +10,8 @@ from rich.text import Text
 
 from steincv.cli import parse_method
 from steincv.evidence.ladder import temperature_ladder
-from steincv.evidence.model_evidence import model_evidence
 from steincv.evidence.moves import RANDOM_WALK
+from steincv.evidence.thermodynamic import model_evidence
 from steincv.families.method import Method
 from steincv.report import printing, terminal
 from steincv.report.terminal import clean

@@ -109,7 +109,7 @@ def forest(estimate: Estimate, rows: Sequence[int | None]) -> str:
             _interval(scale, narrow[k], 19, "controlled"),
             f'<rect class="controlled" x="{scale(0.0)}" y="15" width="3" height="8" transform="translate(-1.5)"/>',
         )
-        return _row(estimate.labels[k], _svg(28, words, marks))
+        return _row(estimate.labels[k], words, marks)
 
     return _chart("forest", estimate, rows, row, scale)
 
@@ -132,7 +132,7 @@ def gain_bars(estimate: Estimate, rows: Sequence[int | None]) -> str:
             "" if kept else _line(scale(low[k]), "14", scale(high[k]), "14", "ends"),
         )
         number = "plain" if kept else times(factor[k])
-        return _row(estimate.labels[k], _svg(28, words, marks), f'<span class="number">{number}</span>')
+        return _row(estimate.labels[k], words, marks, f'<span class="number">{number}</span>')
 
     return _chart("gain", estimate, rows, row, scale, "<span></span>")
 
@@ -207,12 +207,9 @@ def _chart(
     return f'<div class="chart {name}" role="list">{lines}<span></span>{_axis(scale, scale.ticks())}{end}</div>'
 
 
-def _row(label: str, svg: str, after: str = "") -> str:
+def _row(label: str, words: str, marks: Iterable[str], after: str = "") -> str:
+    svg = f'<svg height="28" role="img"><title>{escaped(words)}</title>{"".join(marks)}</svg>'
     return f'<div class="row" role="listitem"><span class="label">{label_html(label)}</span>{svg}{after}</div>'
-
-
-def _svg(height: int, words: str, marks: Iterable[str]) -> str:
-    return f'<svg height="{height}" role="img"><title>{escaped(words)}</title>{"".join(marks)}</svg>'
 
 
 def _line(x1: str, y1: str, x2: str, y2: str, name: str) -> str:
