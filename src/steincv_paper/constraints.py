@@ -183,7 +183,7 @@ def figures(table: "pandas.DataFrame", settings: Settings) -> dict[str, Any]:
 def claims(table: "pandas.DataFrame", settings: Settings) -> list[Claim]:
     from .constraints_claims import in_section_4, in_section_5
 
-    return in_section_4(table, settings) + in_section_5(table, settings)
+    return [*in_section_4(table, settings), *in_section_5(table, settings)]
 
 
 def _ratio_figure(table: "pandas.DataFrame", settings: Settings, starts: Sequence[str]) -> Any:
