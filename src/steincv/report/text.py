@@ -40,10 +40,9 @@ def plus_minus(mean: float, error: float) -> str:
     if error <= 1e-9 * abs(mean):  # as good as exact: its digits would fill the line
         return f"{mean:.10g} ± {error:.0e}" if error else f"{mean:.10g} ± 0"
     largest = max(abs(mean), error)
-    exponent = math.floor(math.log10(largest))
+    exponent = max(math.floor(math.log10(largest)), -300)
     if exponent < -4 or exponent > 7:
-        scale = 10.0**exponent if exponent > -300 else 1e-300
-        return f"({_rounded(mean / scale, error / scale)})e{exponent if exponent > -300 else -300:+03d}"
+        return f"({_rounded(mean / 10.0**exponent, error / 10.0**exponent)})e{exponent:+03d}"
     return _rounded(mean, error)
 
 
