@@ -7,7 +7,7 @@ labels and messages above all, passes through `escaped`.
 import base64
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 
 import numpy as np
@@ -188,25 +188,21 @@ def _diagnostics(estimate: Estimate) -> str:
     return charts.section("diagnostics", "Can it be believed?", f'<ul class="checks">{lines}</ul>\n{notes}\n')
 
 
-def _checks(estimate: Estimate, codes: set[Code]) -> list[tuple[bool, str]]:
-    checks = []
+def _checks(estimate: Estimate, codes: set[Code]) -> Iterator[tuple[bool, str]]:
     if Code.STEIN_MEAN in codes:
-        checks.append((False, "Scores do not fit the draws: see below."))
+        yield False, "Scores do not fit the draws: see below."
     elif any(Code.CONSTANT not in {s.code for s in found} for found in estimate.status):
         least = f"no Stein mean is more than {STEIN_LIMIT:g} standard errors from zero"
-        checks.append((True, f"Scores fit the draws: {least}, the value they all have for correct scores."))
+        yield True, f"Scores fit the draws: {least}, the value they all have for correct scores."
     varies = _varying(estimate)
     if varies.any():
         names = [label for label, kept in zip(estimate.labels, varies, strict=True) if kept]
         values, size = estimate.values[..., varies], estimate.values.shape[0] * estimate.values.shape[1]
         fewest = np.minimum(estimate.plain.ess, estimate.ess).reshape(-1)[varies]
         rhat = split_rhat(values)
-        checks += [
-            chains(names, rhat, limits_of_rhat(values, rhat)),
-            effective(names, fewest, size),
-            tails(names, tail_index(values)),
-        ]
-    return checks
+        yield chains(names, rhat, limits_of_rhat(values, rhat))
+        yield effective(names, fewest, size)
+        yield tails(names, tail_index(values))
 
 
 def _found(code: Code, about: Sequence[tuple[str, Status]]) -> str:
