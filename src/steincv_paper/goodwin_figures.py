@@ -7,7 +7,7 @@ import numpy as np
 from steincv.report.figures import new_figure
 
 from .claims import numbers
-from .style import INK, LOOK, legend, log_y, tidy
+from .style import INK, LOOK, legend, log_y, panels, tidy
 
 if TYPE_CHECKING:
     import pandas
@@ -52,8 +52,7 @@ def _line(ax: Any, x: Any, y: Any, method: str, **look: Any) -> None:
 def against_dimension(table: "pandas.DataFrame") -> Any:
     """Draw the mean over rungs, as in the paper, against the number of species; one panel per variant."""
     found = variants(table)
-    figure = new_figure(4.0 * min(2, len(found)) + 3.0, 3.5 * ((len(found) + 1) // 2))
-    axes = figure.subplots((len(found) + 1) // 2, min(2, len(found)), squeeze=False, sharey=True)
+    figure, axes = panels(len(found), 2, (4.0, 3.5), 3.0, sharey=True)
     for ax, variant in zip(axes.flat, found, strict=False):
         rows = of(table, variant)
         for method in _methods(rows):
@@ -64,8 +63,6 @@ def against_dimension(table: "pandas.DataFrame") -> Any:
         ax.set_title(named(variant), loc="left", fontsize="small")
         ax.set_xticks(sorted(set(rows.species)))
         ax.set_xlabel("species g (dimension g + 2)")
-    for ax in axes.flat[len(found) :]:
-        ax.set_visible(False)
     for ax in axes[:, 0]:
         ax.set_ylabel("variance ratio, mean over rungs")
     legend(figure, _methods(table[table.part == "ratio"]), bands=False)
@@ -76,10 +73,7 @@ def against_temperature(table: "pandas.DataFrame") -> Any:
     """Draw every rung, for every number of species, as the text has the problem."""
     rows = ratios(table, observed="all", integrator="ode", coordinates="log", split="random")
     species = sorted(set(rows.species))
-    columns = min(3, len(species))
-    lines = -(-len(species) // columns)
-    figure = new_figure(3.6 * columns + 2.6, 3.2 * lines)
-    axes = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
+    figure, axes = panels(len(species), 3, (3.6, 3.2), 2.6, sharex=True, sharey=True)
     for ax, g in zip(axes.flat, species, strict=False):
         for method in _methods(rows):
             mine = rows[(rows.species == g) & (rows.method == method)].sort_values("temperature")
@@ -92,8 +86,6 @@ def against_temperature(table: "pandas.DataFrame") -> Any:
         ax.set_xlabel("temperature t")
     for ax in axes[:, 0]:
         ax.set_ylabel("variance ratio")
-    for ax in axes.flat[len(species) :]:
-        ax.set_visible(False)
     legend(figure, _methods(rows), bands=False)
     return figure
 
@@ -102,8 +94,7 @@ def against_size(table: "pandas.DataFrame") -> Any:
     """Draw the mean over some rungs against the number of training draws; dashed, on the training draws."""
     rows = ratios(table, "size")
     species = sorted(set(rows.species))
-    figure = new_figure(3.6 * max(1, len(species)) + 2.6, 4.0)
-    axes = figure.subplots(1, max(1, len(species)), squeeze=False, sharey=True)
+    figure, axes = panels(len(species), len(species), (3.6, 4.0), 2.6, sharey=True)
     for ax, g in zip(axes[0], species, strict=False):
         mine = rows[rows.species == g]
         for method in _methods(rows):

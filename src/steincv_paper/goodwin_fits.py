@@ -64,15 +64,8 @@ class Draws:
         model = Goodwin.simulate(species, observed, integrator, seed).posterior
         half, each = iterations // 2, kept // replicas
         keep = np.sort(np.random.default_rng([seed, species]).choice(half, each, replace=False))
-        settings: dict[str, Any] = {
-            "draws": half,
-            "warmup": iterations - half,
-            "thin": 1,
-            "replicas": replicas,
-            "keep": keep,
-            "seed": seed,
-        }
-        settings |= {"checkpoint": part, "keep_checkpoint": part is not None}
+        settings: dict[str, Any] = {"draws": half, "warmup": iterations - half, "thin": 1, "replicas": replicas}
+        settings |= {"keep": keep, "seed": seed, "checkpoint": part, "keep_checkpoint": part is not None}
         try:
             tempered = temper(model, temperature_ladder(rungs), **settings)
         except InputError:  # left behind by another version of the model or the sampler
