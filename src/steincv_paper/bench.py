@@ -31,7 +31,7 @@ from steincv.estimating import estimate
 from steincv.families.kernel.kernel import Kernel
 from steincv.families.neural.neural import CNCV
 from steincv.families.polynomial.polynomial import Polynomial
-from steincv.report.figures import new_figure
+from steincv.report.figures import new_figure, save_png
 from steincv.runtime.arrays import whole_file
 from steincv.runtime.threads import blas_threads
 from steincv.runtime.validation import reading
@@ -334,8 +334,7 @@ def draw(rows: Sequence[Row], path: str) -> None:
     axes.grid(axis="x", color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(left=False)
-    with whole_file(path, force=True) as file:
-        figure.savefig(file, format="png", dpi=150)
+    save_png(figure, path)
 
 
 def _print(rows: Sequence[Row]) -> None:
