@@ -59,19 +59,17 @@ def times(factor: float) -> str:
     return f"{float(f'{factor:.1e}'):g}×" if factor <= 1e5 else "> 1e5×"
 
 
-def gain_cells(estimate: Estimate) -> list[str]:
-    """Return the gain of every output with its 90 % interval, or its lower end alone where that is all there is."""
+def gain_cells(estimate: Estimate) -> Iterator[str]:
+    """Yield the gain of every output with its 90 % interval, or its lower end alone where that is all there is."""
     gain = estimate.gain
-    cells = []
     for value, (low, high) in zip(np.asarray(gain).reshape(-1), gain.interval().reshape(-1, 2), strict=True):
         if low == high or not math.isfinite(value):
-            cells.append(times(value))
+            yield times(value)
         elif high > BEYOND.vague * low and low >= 2:
-            cells.append(f"> {times(low).removeprefix('> ')}")
+            yield f"> {times(low).removeprefix('> ')}"
         else:
             ends = [times(x).removesuffix("×") for x in (low, high)]
-            cells.append(f"{times(value)} ({ends[0]} – {ends[1]})")
-    return cells
+            yield f"{times(value)} ({ends[0]} – {ends[1]})"
 
 
 def output_rows(
@@ -80,13 +78,12 @@ def output_rows(
     """Yield the cells of every output, then those of its standard deviations and quantiles where asked for."""
     for name, part in estimate.parts():
         plain, better = part.flat()
-        gains = gain_cells(part)
-        for k, label in enumerate(part.labels):
+        for k, (label, gain) in enumerate(zip(part.labels, gain_cells(part), strict=True)):
             cells = (
                 name.format(clean(label, longest)),
                 plus_minus(plain.mean[k], plain.standard_error[k]),
                 plus_minus(better.mean[k], better.standard_error[k]),
-                gains[k],
+                gain,
                 short_method(part.method[k]),
                 ", ".join(status.name for status in part.status[k]),
             )
