@@ -58,12 +58,12 @@ def evaluate(text: str, columns: Mapping[str, np.ndarray]) -> np.ndarray:
     >>> evaluate("x[0] ** 2 + (y > 0)", {"x[0]": np.array([1.0, 2.0]), "y": np.array([-1.0, 1.0])})
     array([1., 5.])
     """
-    walk = _Walk(text, {_key(name): column for name, column in columns.items()}, tuple(columns))
+    walk = _Walk(text, columns)
     # Not finite is reported below with its numbers, better than NumPy's warnings can.
     with np.errstate(all="ignore"):
         values = walk(_parse(text), 0)
     if not walk.used:
-        raise InputError(f"`{text}` uses no parameter. Known are {listed(tuple(columns), 12)}.")
+        raise InputError(f"`{text}` uses no parameter. Known are {listed(walk.names, 12)}.")
     values = np.asarray(values, dtype=np.float64)
     bad = ~np.isfinite(values)
     if bad.any():
@@ -95,8 +95,9 @@ def _parse(text: str) -> ast.AST:
 class _Walk:
     """Evaluates a syntax tree, node by allowed node, and remembers which parameters it met."""
 
-    def __init__(self, text: str, columns: Mapping[str, np.ndarray], names: tuple[str, ...]):
-        self.text, self.columns, self.names = text, columns, names
+    def __init__(self, text: str, columns: Mapping[str, np.ndarray]):
+        self.text, self.names = text, tuple(columns)
+        self.columns = {_key(name): (name, column) for name, column in columns.items()}
         self.used: set[str] = set()
 
     def __call__(self, node: ast.AST, depth: int) -> Any:
@@ -144,9 +145,9 @@ class _Walk:
         return [str(number) for number in numbers]
 
     def _parameter(self, name: str) -> np.ndarray:
-        column = self.columns.get(_key(name))
-        if column is not None:
-            self.used.add(next(known for known in self.names if _key(known) == _key(name)))
+        if _key(name) in self.columns:
+            known, column = self.columns[_key(name)]
+            self.used.add(known)
             return column
         entries = [known for known in self.names if known.startswith(f"{name}[")]
         if entries:
