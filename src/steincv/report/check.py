@@ -8,7 +8,7 @@ from rich.table import Table
 
 from ..judging.diagnostics import LOW_ESS, STEIN_LIMIT, TAIL_LIMIT, SteinCheck, limits_of_rhat, stein_check
 from ..judging.error_bars import average, split_rhat, tail_index
-from ..result import listed
+from ..runtime.validation import listed
 from ..samples.samples import Samples
 from .terminal import clean
 from .text import rich_rows
@@ -161,10 +161,7 @@ def _repeated(found: Check) -> tuple[bool, str]:
     share = f"Repeated draws: {most} of {found.size} at most"
     if most <= MOST_REPEATS * found.size:
         return True, f"{share}, as rejected proposals leave them; the effective size accounts for them."
-    return (
-        False,
-        f"{share}. Next: check that no chain is a copy of another; else tune the sampler's step size.",
-    )
+    return False, f"{share}. Next: check that no chain is a copy of another; else tune the sampler's step size."
 
 
 def _some(names: Sequence[str], which: np.ndarray) -> str:
