@@ -198,12 +198,12 @@ def split_rhat(series: Float[np.ndarray, "chain draw out"], *, two_valued: bool 
 
     The ranks of a series that is `two_valued`, and its distances from the median, are itself but for place and scale.
     """
-    # a power of two rounds nothing: draws at one distance from the median remain so
-    unit = np.ldexp(series, -np.frexp(np.abs(series).max(axis=(0, 1)))[1])
+    unit = unit_range(series).unit
     rhat = np.ones(unit.shape[-1])
-    moving = unit_range(series).unit.std(axis=(0, 1)) > 0
+    moving = unit.std(axis=(0, 1)) > 0
     if moving.any():  # infinite if chains are stuck at different values
-        rhat[moving] = rank_rhat(unit[..., moving], ranked=two_valued)
+        # scaling rounds: what was at one distance from the median, as whole numbers often are, is to remain so
+        rhat[moving] = rank_rhat(unit[..., moving], ranked=two_valued, decimals=12)
     return np.where(np.isnan(rhat), 1.0, rhat)
 
 
@@ -307,14 +307,20 @@ def _effective(series: Float[np.ndarray, "out chain draw"]) -> Float[np.ndarray,
     return np.where(constant | np.isnan(tau), size, size / np.maximum(tau, 1 / np.log10(size)))
 
 
-def rank_rhat(series: Float[np.ndarray, "chain draw out"], *, ranked: bool = False) -> Float[np.ndarray, " out"]:
-    """Return the rank-normalised split R-hat, of locations and of scales, of every output; NaN where it has none."""
+def rank_rhat(
+    series: Float[np.ndarray, "chain draw out"], *, ranked: bool = False, decimals: int | None = None
+) -> Float[np.ndarray, " out"]:
+    """Return the rank-normalised split R-hat, of locations and of scales, of every output; NaN where it has none.
+
+    Distances from the median that agree to so many decimals are equal.
+    """
     if series.shape[0] < 2 or series.shape[1] < 4:
         return np.full(series.shape[-1], np.nan)
     half = _halves(series)
     if ranked:
         return _rhat(half)
     folded = np.abs(half - np.median(half, axis=(1, 2), keepdims=True))
+    folded = folded if decimals is None else np.round(folded, decimals)
     return np.fmax(_rhat(_normal_scores(half)), _rhat(_normal_scores(folded)))
 
 
