@@ -126,7 +126,7 @@ def bridge(
     best = min(found, key=lambda family: family.held_out(plan))
     # the draws choose proposals too: with those of one seed alone the errors of two runs would not be independent
     order = np.argsort(samples.draws[..., 0], axis=None, kind="stable")  # the same in all units
-    rng = np.random.default_rng([seed, zlib.crc32(order)])
+    rng = np.random.default_rng([seed, zlib.crc32(order.tobytes())])
     classic = _Sides.of(found[0], plan, model, rng, samples.size)
     sides = _Sides.of(best, plan, model, rng, count)
     plain = classic.plain()
