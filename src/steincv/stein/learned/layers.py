@@ -8,7 +8,6 @@ Outside of the range of the draws that a layer was fitted on a bend continues as
 following its parents after a while: nothing overflows, and a draw far out is never thrown farther.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -118,9 +117,9 @@ class Couple:
     change from one side of a parent's range to the other: where data inform an effect, its scale follows that of its
     group at one end only.
 
-    Beyond the range they were fitted on, products of parents stay as they are at its edge, and single factors follow
-    for `FAR` more: new draws reach a little farther than those of a fit, and children that suddenly stop following
-    their mean have enormous scores there.
+    Beyond the range they were fitted on, children follow their parents for `FAR` more: new draws reach a little farther
+    than those of a fit, and children that suddenly stop following their mean have enormous scores there. (Of a banana,
+    4 x 1000 draws, stopping at the edge left a hundred times the error.)
     """
 
     parents: Int[np.ndarray, " parent"]
@@ -132,30 +131,26 @@ class Couple:
     high: Float[np.ndarray, " parent"]
 
     def __call__(self, x: np.ndarray, s: np.ndarray) -> Pair:
-        terms = self._terms(x)
+        given, inside = self._factors(x)
+        terms = products(given, self.terms)
         scale = np.exp(terms @ self.log_scale.T)
         away, pull = x[:, self.children] - terms @ self.location.T, s[:, self.children]
         by_terms = pull @ self.location + (away * pull + 1) @ self.log_scale
         z, score = x.copy(), s.copy()
         z[:, self.children] = away / scale
         score[:, self.children] = pull * scale
-        for these, h, inside in self._reach(x):
-            by_factors = to_factors(by_terms[:, these], factors(h), self.terms[these])
-            score[:, self.parents] += inside * to_parents(by_factors, h)
+        by_factors = to_factors(by_terms, given, self.terms)
+        score[:, self.parents] += inside * to_parents(by_factors, given[:, 1 : 1 + len(self.parents)])
         return z, score
 
-    def _reach(self, x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield single factors and products: which terms, the parents as they see them, and which still move."""
-        parents, single = x[:, self.parents], self.terms[:, 0] == 0
-        for these, reach in ((single, FAR), (~single, 0.0)):
-            h = np.clip(parents, self.low - reach, self.high + reach)
-            yield these, h, parents == h
+    def _factors(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the factors, and which parents they still follow."""
+        parents = x[:, self.parents]
+        h = np.clip(parents, self.low - FAR, self.high + FAR)
+        return factors(h), parents == h
 
     def _terms(self, x: np.ndarray) -> np.ndarray:
-        values = np.empty((len(x), len(self.terms)))
-        for these, h, _ in self._reach(x):
-            values[:, these] = products(factors(h), self.terms[these])
-        return values
+        return products(self._factors(x)[0], self.terms)
 
     def inverse(self, z: np.ndarray) -> np.ndarray:
         terms = self._terms(z)
