@@ -4,12 +4,15 @@ import json
 import subprocess
 import sys
 import time
+from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import steincv as scv
 from steincv import cli
+from steincv.runtime.arrays import refuse_target
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +101,47 @@ def test_estimate(run, file, tmp_path):
     assert (code, out) == (2, "")
     assert "--force" in err
     assert run(*arguments, "--method", "polynomial:2", "--save", saved, "--force")[0] == 0
+
+
+def test_what_is_read_is_never_written_to(run, file, tmp_path, monkeypatch):
+    """Whatever --force says, and by whatever name: itself, a path with dots, a link, a second name of the file."""
+    monkeypatch.chdir(tmp_path)
+    draws = tmp_path / "draws.npz"
+    draws.write_bytes(Path(file).read_bytes())
+    before = draws.read_bytes()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.npz").symlink_to(draws)
+    (tmp_path / "hard.npz").hardlink_to(draws)
+    for option in ("--report", "--save"):
+        for name in ("draws.npz", "folder/../draws.npz", "link.npz", "hard.npz"):
+            code, out, err = run("estimate", draws, "--method", "plain", option, name, "--force")
+            assert (code, out, err.count("\n")) == (2, "", 1)
+            assert "is read and would be lost" in err
+        assert run("estimate", "link.npz", "--method", "plain", option, draws, "--force")[0] == 2
+    assert draws.read_bytes() == before
+    assert (tmp_path / "link.npz").is_symlink()
+
+
+def test_the_other_commands_write_over_no_input_either(run, tmp_path):
+    own = files("steincv") / "data" / "eight_schools.npz"
+    before = own.read_bytes()
+    state = tmp_path / "state.npz"
+    state.write_bytes(b"mine")
+    code, _, err = run("demo", "--out", own, "--force")
+    assert (code, own.read_bytes()) == (2, before)
+    assert "is read and would be lost" in err
+    code, _, err = run("evidence", "regression", "--checkpoint", state, "--out", state, "--force")
+    assert (code, state.read_bytes()) == (2, b"mine")
+    assert "is read and would be lost" in err
+    both = run("bench", "--out", tmp_path / "a.png", "--picture", tmp_path / "a.png")
+    assert (both[0], "the same file" in both[2]) == (2, True)
+
+
+def test_nothing_is_written_into_a_folder_that_is_read(tmp_path):
+    (tmp_path / "draws.zarr").mkdir()
+    with pytest.raises(scv.InputError, match="is read and would be lost"):
+        refuse_target(tmp_path / "draws.zarr" / "report.html", force=True, inputs=[tmp_path / "draws.zarr"])
+    refuse_target(tmp_path / "draws.zarr.html", force=False, inputs=[tmp_path / "draws.zarr"])
 
 
 def test_estimate_of_every_parameter(run, file):

@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> None:
     with terminal.working(f"reading {options.file}"):
         samples = read_samples(options.file)
     for path in filter(None, (options.save, options.report)):
-        refuse_target(path, force=options.force)
+        refuse_target(path, force=options.force, inputs=[options.file])
     if options.report and options.save and os.path.realpath(options.report) == os.path.realpath(options.save):
         raise InputError(f"--save and --report are the same file, {options.save}. Give them two names.")
     f = functions(options.function, samples)
