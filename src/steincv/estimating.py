@@ -57,7 +57,7 @@ def estimate(
 
     - `samples`: `Samples(...)`, or `Samples.open(path)` for more draws than memory holds.
     - `f`: what to average: a function of the parameters, an array of values `(chain, draw[, out...])`, a dict
-      of either, or nothing for every parameter.
+      of either, names as the table prints them (`"theta"`, `"b[age]"`), or nothing for every parameter.
     - `method`: a family; `Auto()` if not given.
     - `stat`: "mean", or `("mean", "sd")` to have the standard deviation of f under the density as well
       (`result.sd`), its second moment controlled too. Numbers between 0 and 1, as in `("mean", 0.05, 0.5, 0.95)`, are
@@ -310,8 +310,8 @@ def inputs_of(
     plan = make_folds(chains, draws, folds, gap) if cross_fit else [held_out(chains, draws, test_fraction)]
     if not cross_fit:
         enough(f"`test_fraction` = {test_fraction} leaves", chains, len(plan[0].test.draws))
-    f = by_name(f, samples)
     values = values_of(f, samples)
+    f = by_name(f, samples)
     check_standard(samples)  # before any fold is looked at: what cannot be used is named by its place among all draws
     points = gather(samples, f, values.array, orbits, coordinates, plan, spaced.seed)
     weights = None if samples.log_weights is None else Weights.of(samples.log_weights, plan)
