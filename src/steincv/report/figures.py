@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..judging.diagnostics import STEIN_LIMIT, stein_check
-from ..result import Estimate, called
+from ..result import Estimate, asked_for, called
 from ..runtime.arrays import whole_file
 from ..runtime.validation import InputError, StrPath
 from ..samples.samples import Samples
@@ -177,7 +177,7 @@ def _picked(labels: Sequence[str], var_names: Sequence[str] | None) -> tuple[lis
     if var_names is None:
         shown = np.arange(min(len(labels), MOST_OUTPUTS))
     else:
-        wanted = [var_names] if isinstance(var_names, str) else list(var_names)
+        wanted = asked_for(var_names, labels)
         kept: list[int] = []
         for name in wanted:
             if not called(name, labels):
