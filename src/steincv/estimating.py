@@ -11,8 +11,9 @@ from jaxtyping import Float
 
 from .families.auto import Auto
 from .families.method import CrossFit, Method, Simpler, Spaced, Training
+from .families.monte_carlo import MonteCarlo
 from .families.points import Points, gather
-from .judging.diagnostics import Status, stein_status
+from .judging.diagnostics import Code, Status, stein_status
 from .judging.error_bars import Average
 from .judging.passing import Choice, Passed, Series, Together, out_of_fold, pass_over
 from .judging.quantiles import block_deviation, deviation
@@ -375,7 +376,10 @@ class Judge:
             # whether that is better than the plain mean is judged below
             controlled = controlled.where(trusted, usable(choices[1]))
             methods = [self.method if mine else self.simpler.methods[k] for k, mine in enumerate(trusted)]
-        found = verdict(plain, controlled, self.alarms, self.info, guard=self.guard)
+        found, info = verdict(plain, controlled, self.alarms, self.info, guard=self.guard), self.info
+        if self.method == str(MonteCarlo()):  # nothing was asked to help, so nothing failed to
+            info = {**info, "method": "plain"}
+            found = found._replace(statuses=[[s for s in x if s.code is not Code.NO_GAIN] for x in found.statuses])
         return Estimate(
             self.labels,
             self.shape,
@@ -385,5 +389,5 @@ class Judge:
             found.reported.reshape(self.shape),
             tuple(method if used else "plain" for method, used in zip(methods, found.used, strict=True)),
             tuple(map(tuple, found.statuses)),
-            self.info,
+            info,
         )

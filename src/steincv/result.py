@@ -164,10 +164,12 @@ class Estimate:
         constant = np.array([any(s.code is Code.CONSTANT for s in found) for found in self.status])
         alarm = next((s for found in self.status for s in found if s.code is Code.STEIN_MEAN), None)
         if alarm is not None and not helped.any():
-            return f"The plain means are reported: {alarm.message}"
+            return "The plain means are reported, because the scores do not fit the draws."
         total = int((~constant).sum())
         if total == 0:
             return "Every output is constant: there is nothing to reduce."
+        if self.info.get("method") == "plain":
+            return "The plain means, as asked for: no control variate was fitted."
         if not helped.any():
             return f"Control variates did not help for any of {total} outputs, so the plain means are reported."
         told = self.gains_told()
