@@ -14,6 +14,7 @@ from ..result import Estimate, asked_for, called
 from ..runtime.arrays import whole_file
 from ..runtime.validation import InputError, StrPath
 from ..samples.samples import Samples
+from ..samples.streamed import refuse_streamed
 from .check import coordinate_z
 from .geometry import Geometry, deviation
 from .running import running, window
@@ -126,6 +127,7 @@ def plot_stein_check(samples: Samples, ax: "Axes | None" = None, var_names: Sequ
 
     **Arguments:** as for `plot_forest`; without `var_names` the 40 most suspicious coordinates are shown.
     """
+    refuse_streamed(samples, "plot_stein_check")
     worst = stein_check(samples)  # first: it refuses coordinates that are constant or dependent
     score_z, product_z = coordinate_z(samples)
     far = np.maximum(np.abs(score_z), np.abs(product_z))

@@ -11,6 +11,7 @@ import numpy as np
 from ..runtime.arrays import read_about, read_arrays, write_arrays
 from ..runtime.validation import InputError, StrPath, reading
 from ..samples.samples import Samples
+from ..samples.streamed import refuse_streamed
 from ..stein.coordinates import check_standard
 from ..stein.learned.coordinates import (
     REQUIREMENTS,
@@ -206,8 +207,7 @@ def geometry(samples: Samples) -> Geometry:
     >>> found.groups[0].parent, found.groups[0].children, round(found.groups[0].exponents[0], 1)
     ('log_tau', ('theta',), 1.0)
     """
-    if not isinstance(samples, Samples):
-        raise InputError(f"`samples` must be a steincv.Samples in memory, got {type(samples).__name__}.")
+    refuse_streamed(samples, "geometry")
     check_standard(samples)
     found = learned_coordinates(samples, samples)
     if isinstance(found, LearnedCoordinates):

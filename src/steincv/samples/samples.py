@@ -252,7 +252,7 @@ class Samples:
 
         `path` is a Zarr folder or a NetCDF file with `unconstrained_draw` and `gradient` (nutpie's names, in the group
         `sample_stats` or at the root) or `draws` and `scores`, with dimensions chain, draw and one more; or an xarray
-        dataset that is open already.
+        dataset that is open already. `read(every=10)` of the result has every tenth draw in memory, for all else.
         """
         from .streamed import Streamed, open_source  # which needs this module
 
