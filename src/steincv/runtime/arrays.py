@@ -94,6 +94,13 @@ def read_about(path: StrPath, what: str, kind: str, version: int) -> dict[str, A
     return about
 
 
+def array_names(path: StrPath) -> list[str]:
+    """Return what the arrays of an .npz are called."""
+    with reading(path), zipfile.ZipFile(path) as archive:
+        members = [info.filename for info in archive.infolist()]
+    return [name.removesuffix(".npy") for name in members if name.endswith(".npy")]
+
+
 def read_arrays(path: StrPath, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, np.ndarray]:
     """The arrays called `names` of an .npz, and those called `optional` that it has.
 

@@ -58,7 +58,7 @@ def evaluate(text: str, columns: Mapping[str, np.ndarray]) -> np.ndarray:
     >>> evaluate("x[0] ** 2 + (y > 0)", {"x[0]": np.array([1.0, 2.0]), "y": np.array([-1.0, 1.0])})
     array([1., 5.])
     """
-    walk = _Walk(text, {_key(name): column for name, column in columns.items()}, tuple(columns))
+    walk = _Walk(text, {_key(name): column for name, column in columns.items()} | dict(columns), tuple(columns))
     # Not finite is reported below with its numbers, better than NumPy's warnings can.
     with np.errstate(all="ignore"):
         values = walk(_parse(text), 0)
@@ -144,9 +144,10 @@ class _Walk:
         return [str(number) for number in numbers]
 
     def _parameter(self, name: str) -> np.ndarray:
-        column = self.columns.get(_key(name))
+        column = self.columns.get(name, self.columns.get(_key(name)))
         if column is not None:
-            self.used.add(next(known for known in self.names if _key(known) == _key(name)))
+            same = [known for known in self.names if _key(known) == _key(name)]
+            self.used.add(name if name in same else same[-1])
             return column
         entries = [known for known in self.names if known.startswith(f"{name}[")]
         if entries:
