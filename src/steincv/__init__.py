@@ -21,10 +21,9 @@ _HOMES = {
     ".evidence.bayes_factor": ("bayes_factor",),
     ".evidence.bridging": ("bridge",),
     ".evidence.ladder": ("temperature_ladder",),
-    ".evidence.model_evidence": ("model_evidence",),
     ".evidence.sensitivity": ("plot_sensitivity", "sensitivity"),
     ".evidence.smc": ("smc_evidence",),
-    ".evidence.thermodynamic": ("log_evidence",),
+    ".evidence.thermodynamic": ("log_evidence", "model_evidence"),
     ".families.auto": ("Auto",),
     ".families.kernel.kernel": ("Kernel",),
     ".families.method": ("Fitted", "Method"),
@@ -63,20 +62,15 @@ if TYPE_CHECKING:  # the same names for type checkers, which do not run `__getat
     from .evidence.bayes_factor import bayes_factor as bayes_factor
     from .evidence.bridging import bridge as bridge
     from .evidence.ladder import temperature_ladder as temperature_ladder
-    from .evidence.model_evidence import model_evidence as model_evidence
     from .evidence.sensitivity import plot_sensitivity as plot_sensitivity, sensitivity as sensitivity
     from .evidence.smc import smc_evidence as smc_evidence
-    from .evidence.thermodynamic import log_evidence as log_evidence
+    from .evidence.thermodynamic import log_evidence as log_evidence, model_evidence as model_evidence
     from .families.auto import Auto as Auto
     from .families.kernel.kernel import Kernel as Kernel
     from .families.method import Fitted as Fitted, Method as Method
     from .families.monte_carlo import MonteCarlo as MonteCarlo
     from .families.neural.neural import CNCV as CNCV, NCV as NCV, Neural as Neural
-    from .families.neural.trials import (
-        Potential as Potential,
-        ScalarField as ScalarField,
-        VectorField as VectorField,
-    )
+    from .families.neural.trials import Potential as Potential, ScalarField as ScalarField, VectorField as VectorField
     from .families.polynomial.polynomial import Polynomial as Polynomial
     from .families.stack import Stack as Stack
     from .judging.diagnostics import Code as Code, Status as Status

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from .judging.diagnostics import Code, Status
 from .judging.error_bars import Average
 from .judging.verdict import Gain, Words, gain_of, ratio_of
-from .runtime.validation import InputError
+from .runtime.validation import InputError, listed
 
 if TYPE_CHECKING:
     import pandas
@@ -212,7 +212,7 @@ class Estimate:
 
     def to_arviz(self) -> Any:
         """The controlled draws as ArviZ's data, with dims chain and draw: its tables and plots work on them."""
-        from .adapters.to_arviz import to_arviz
+        from .adapters.arviz import to_arviz
 
         return to_arviz(self)
 
@@ -259,8 +259,3 @@ def messages(outputs: Iterable[tuple[str, Sequence[Status]]]) -> dict[str, list[
         for status in found:
             about.setdefault(str(status), {})[label] = None
     return {message: list(labels) for message, labels in about.items()}
-
-
-def listed(names: Sequence[str], most: int = 5) -> str:
-    """Return the first names, and how many more there are."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

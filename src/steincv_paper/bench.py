@@ -31,6 +31,7 @@ from steincv.estimating import estimate
 from steincv.families.kernel.kernel import Kernel
 from steincv.families.neural.neural import CNCV
 from steincv.families.polynomial.polynomial import Polynomial
+from steincv.report.figures import new_figure, save_png
 from steincv.runtime.arrays import refuse_target, whole_file
 from steincv.runtime.threads import blas_threads
 from steincv.runtime.validation import InputError, reading
@@ -321,11 +322,9 @@ def _milliseconds(run: Callable[[], Any]) -> float:
 
 def draw(rows: Sequence[Row], path: str) -> None:
     """Draw the times of all rows in calibrations, from the fastest to the slowest, with the median marked."""
-    from matplotlib.figure import Figure
-
     timed = [row for row in rows if row.relative]
     unit = timed[0].fastest
-    figure = Figure(figsize=(8, 0.32 * len(timed) + 1.2), layout="constrained")
+    figure = new_figure(8, 0.32 * len(timed) + 1.2)
     axes = figure.subplots()
     for y, row in enumerate(reversed(timed)):
         low, middle, high = (value / unit for value in (row.fastest, row.median, row.slowest))
@@ -339,8 +338,7 @@ def draw(rows: Sequence[Row], path: str) -> None:
     axes.grid(axis="x", color="#dddddd", linewidth=0.6)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(left=False)
-    with whole_file(path, force=True) as file:
-        figure.savefig(file, format="png", dpi=150)
+    save_png(figure, path)
 
 
 def _print(rows: Sequence[Row]) -> None:

@@ -103,4 +103,4 @@ def figures(table: "pandas.DataFrame", settings: Settings) -> dict[str, Any]:
 def claims(table: "pandas.DataFrame", settings: Settings) -> list[Claim]:
     from .bnn_claims import in_section_5_3
 
-    return in_section_5_3(table, settings)
+    return list(in_section_5_3(table, settings))

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .style import INK, MEAN, MEDIAN, tidy
+from .claims import numbers
+from .style import INK, MEAN, MEDIAN, panels, tidy
 
 if TYPE_CHECKING:
     import pandas
@@ -23,24 +24,13 @@ LOOK = {
 LEAST, MOST = 1e-2, 1e4
 
 
-def numbers(table: "pandas.DataFrame", **chosen: Any) -> "pandas.DataFrame":
-    """Return the chosen rows with numbers as numbers: in a table read from a file what is missing is an empty text."""
-    import pandas
-
-    rows = table
-    for name, value in chosen.items():
-        rows = rows[rows[name] == value]
-    text = ("part", "method", "split", "sampler", "status", "data", "source", "coefficients")
-    return rows.assign(**{n: pandas.to_numeric(rows[n], errors="coerce") for n in rows.columns if n not in text})
-
-
 def samplers(table: "pandas.DataFrame") -> list[str]:
     return [name for name in ("pSGLD", "tempered") if (table.sampler == name).any()]
 
 
 def boxes(table: "pandas.DataFrame") -> Any:
     """Draw scores of "6" over the images of 8, each the mean over draws."""
-    figure, axes = _panels(len(samplers(table)), (6.2, 3.6))
+    figure, (axes,) = panels(len(samplers(table)), len(samplers(table)), (6.2, 3.6), 1.2)
     for ax, sampler in zip(axes, samplers(table), strict=True):
         rows = numbers(table, part="score", sampler=sampler)
         methods = [m for m in LOOK if (rows.method == m).any()]
@@ -69,7 +59,7 @@ def boxes(table: "pandas.DataFrame") -> Any:
 
 def entropies(table: "pandas.DataFrame") -> Any:
     """Draw the cumulative distribution of the entropy over images of 8."""
-    figure, axes = _panels(len(samplers(table)), (5.2, 4.0))
+    figure, (axes,) = panels(len(samplers(table)), len(samplers(table)), (5.2, 4.0), 1.2)
     for ax, sampler in zip(axes, samplers(table), strict=True):
         rows = numbers(table, part="score", sampler=sampler)
         for method, (colour, line) in LOOK.items():
@@ -88,7 +78,7 @@ def histograms(table: "pandas.DataFrame") -> Any:
     """Draw variance ratios over images: seen and unseen, on training and test draws."""
     found = numbers(table, part="ratio")
     kinds = list(found[["sampler", "split"]].drop_duplicates().itertuples(index=False, name=None))
-    figure, axes = _panels(len(kinds), (4.4, 4.0), sharey=True)
+    figure, (axes,) = panels(len(kinds), len(kinds), (4.4, 4.0), 1.2, sharey=True)
     bins = np.geomspace(LEAST, MOST, 61)
     for ax, (sampler, split) in zip(axes, kinds, strict=True):
         rows = found[(found.sampler == sampler) & (found.split == split) & (found.seen == 0)]
@@ -115,7 +105,7 @@ def regression(table: "pandas.DataFrame") -> Any:
     """Draw variance ratios of the regression networks on other chains, input by input."""
     found = numbers(table, part="regression")
     names = list(dict.fromkeys(found.data))
-    figure, axes = _panels(len(names), (5.0, 3.4), sharey=True)
+    figure, (axes,) = panels(len(names), len(names), (5.0, 3.4), 1.2, sharey=True)
     for ax, name in zip(axes, names, strict=True):
         rows = found[found.data == name]
         methods = [m for m in ("linear", "last layer", "Gauss-Newton") if (rows.method == m).any()]
@@ -130,13 +120,6 @@ def regression(table: "pandas.DataFrame") -> Any:
         tidy(ax)
     axes[0].set_ylabel("variance ratio on other chains\n(circles: seen inputs, crosses: unseen)")
     return figure
-
-
-def _panels(count: int, size: tuple[float, float], **shared: Any) -> tuple[Any, list[Any]]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(size[0] * max(count, 1) + 1.2, size[1]), layout="constrained")
-    return figure, list(figure.subplots(1, max(count, 1), squeeze=False, **shared)[0])
 
 
 def _legend(figure: Any, axes: list[Any]) -> None:

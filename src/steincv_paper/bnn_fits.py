@@ -1,7 +1,6 @@
 """What is fitted on the classifier's draws, and judged on others: rows of numbers."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -22,37 +21,11 @@ from .amortised import Amortised, unseen
 from .amortised_fit import fit_amortised
 from .bnn_draws import Problem, fall
 from .embedding import ImageEmbedding
+from .split import Split as Split
 
 METHODS = ("linear", "CNCV, no decay", "low rank", "last layer")
 RHAT = 1.05  # of a score, at most
 GROUP = 4  # chains of one run whose interval is held against the mean of all the others
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Draws to fit on and draws to judge by, with the values of f."""
-
-    train: Samples
-    f_train: np.ndarray
-    test: Samples
-    f_test: np.ndarray
-
-    @classmethod
-    def of(cls, samples: Samples, f: np.ndarray, how: str, seed: int) -> "Split":
-        """Split by `how`: "random" draws, "time" (the earlier and the later half of every chain), or "chains"."""
-        chains, draws, _ = samples.draws.shape
-        x, s = samples.draws, samples.scores
-        if how == "random":
-            order = np.random.default_rng(seed).permutation(chains * draws)
-            x, s, f = (a.reshape(1, chains * draws, -1)[:, order] for a in (x, s, f))
-        axis = 0 if how == "chains" else 1
-        half = x.shape[axis] // 2
-        first, second = np.arange(half), np.arange(half, x.shape[axis])
-
-        def part(which: np.ndarray) -> tuple[Samples, np.ndarray]:
-            return Samples(x.take(which, axis), s.take(which, axis)), f.take(which, axis)
-
-        return cls(*part(first), *part(second))
 
 
 def fit(name: str, problem: Problem, split: Split, steps: int, seed: int) -> Callable[[Samples], np.ndarray]:

@@ -46,6 +46,21 @@ def number(value: float) -> str:
     return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
 
+# Columns of tables that hold words.
+TEXT = {"part", "method", "split", "sampler", "status", "data", "source", "coefficients"}
+TEXT |= {"observed", "integrator", "coordinates"}
+
+
+def numbers(table: "pandas.DataFrame", **chosen: object) -> "pandas.DataFrame":
+    """Return the chosen rows with numbers as numbers: in a table read from a file what is missing is an empty text."""
+    import pandas
+
+    rows = table
+    for name, value in chosen.items():
+        rows = rows[rows[name] == value]
+    return rows.assign(**{n: pandas.to_numeric(rows[n], errors="coerce") for n in rows.columns if n not in TEXT})
+
+
 def paired(
     table: "pandas.DataFrame", column: str, one: str, other: str, by: Sequence[str], key: str = "method"
 ) -> "pandas.DataFrame":

@@ -65,15 +65,7 @@ def reproduce(options: argparse.Namespace) -> None:
     """Run the experiment that the options name, and print the verdict of every claim."""
     with terminal.working("loading"):
         runner = import_module(".runner", __package__)
-    found = runner.reproduce(
-        options.name,
-        quick=options.quick,
-        out=options.out,
-        workers=options.workers,
-        dask=options.dask,
-        force=options.force,
-        data=options.data,
-    )
+    found = runner.reproduce(**vars(options))
     for claim in found.claims:
         terminal.say(f"{claim.claim} [{claim.run}]", bullet=f"{claim.verdict}:", style="bold")
     terminal.say(f"Took {found.seconds:.0f} s. In {found.folder}: {', '.join(found.files)}")

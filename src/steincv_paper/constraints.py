@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from steincv.families.neural.neural import CNCV, NCV, Neural
+from steincv.report.figures import new_figure
 
 from .claims import Claim
 from .problem import mixture, sine, split
@@ -182,15 +183,13 @@ def figures(table: "pandas.DataFrame", settings: Settings) -> dict[str, Any]:
 def claims(table: "pandas.DataFrame", settings: Settings) -> list[Claim]:
     from .constraints_claims import in_section_4, in_section_5
 
-    return in_section_4(table, settings) + in_section_5(table, settings)
+    return [*in_section_4(table, settings), *in_section_5(table, settings)]
 
 
 def _ratio_figure(table: "pandas.DataFrame", settings: Settings, starts: Sequence[str]) -> Any:
     """Draw test above training: they are decades apart."""
-    from matplotlib.figure import Figure
-
     table = main_rows(table)
-    figure = Figure(figsize=(3.2 + 4.6 * len(starts), 7.0), layout="constrained")
+    figure = new_figure(3.2 + 4.6 * len(starts), 7.0)
     axes = figure.subplots(2, len(starts), sharex=True, sharey="row", squeeze=False, height_ratios=(1.4, 1))
     for (upper, lower), start in zip(axes.T, starts, strict=True):
         for ax in (upper, lower):
@@ -211,11 +210,9 @@ def _ratio_figure(table: "pandas.DataFrame", settings: Settings, starts: Sequenc
 
 def _box_figure(table: "pandas.DataFrame", settings: Settings, starts: Sequence[str]) -> Any:
     """Draw one run, the first, as in the paper; and the centred schemes again, larger."""
-    from matplotlib.figure import Figure
-
     first = shown_rows(table)
     first = first[first.replication == 0]
-    figure = Figure(figsize=(12.4, 0.6 + 3.8 * len(starts)), layout="constrained")
+    figure = new_figure(12.4, 0.6 + 3.8 * len(starts))
     axes = figure.subplots(len(starts), 2, sharex="col", squeeze=False, width_ratios=(1.5, 1))
     for (left, right), start in zip(axes, starts, strict=True):
         for ax, methods in ((left, (PLAIN, *UNCENTRED, *CENTRED)), (right, CENTRED)):
@@ -229,9 +226,7 @@ def _box_figure(table: "pandas.DataFrame", settings: Settings, starts: Sequence[
 
 
 def _lambda_figure(table: "pandas.DataFrame", settings: Settings) -> Any:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.8, 4.4), layout="constrained")
+    figure = new_figure(7.8, 4.4)
     ax = figure.subplots()
     log_y(ax)
     tidy(ax)

@@ -107,4 +107,4 @@ def figures(table: "pandas.DataFrame", settings: Settings) -> dict[str, Any]:
 def claims(table: "pandas.DataFrame", settings: Settings) -> list[Claim]:
     from .goodwin_claims import in_section_5_2
 
-    return in_section_5_2(table, settings)
+    return list(in_section_5_2(table, settings))

@@ -4,7 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .style import INK, LOOK, legend, log_y, tidy
+from steincv.report.figures import new_figure
+
+from .claims import numbers
+from .style import INK, LOOK, legend, log_y, panels, tidy
 
 if TYPE_CHECKING:
     import pandas
@@ -13,19 +16,9 @@ if TYPE_CHECKING:
 LEAST, MOST = 1e-8, 30.0
 
 
-def numbers(table: "pandas.DataFrame", *columns: str) -> "pandas.DataFrame":
-    """Return these columns as numbers: in a table read from a file what is missing is an empty text."""
-    import pandas
-
-    return table.assign(**{name: pandas.to_numeric(table[name], errors="coerce") for name in columns})
-
-
 def ratios(table: "pandas.DataFrame", part: str = "ratio", **chosen: Any) -> "pandas.DataFrame":
     """Return the rows of variance ratios above t = 0, where the log likelihood has no mean that could be estimated."""
-    rows = table[table.part == part]
-    for name, value in chosen.items():
-        rows = rows[rows[name] == value]
-    rows = numbers(rows, "rung", "temperature", "n", "ratio", "ratio_few", "ratio_train", "stein_z")
+    rows = numbers(table, part=part, **chosen)
     return rows[rows.temperature > 0].dropna(subset=["ratio"])
 
 
@@ -58,11 +51,8 @@ def _line(ax: Any, x: Any, y: Any, method: str, **look: Any) -> None:
 
 def against_dimension(table: "pandas.DataFrame") -> Any:
     """Draw the mean over rungs, as in the paper, against the number of species; one panel per variant."""
-    from matplotlib.figure import Figure
-
     found = variants(table)
-    figure = Figure(figsize=(4.0 * min(2, len(found)) + 3.0, 3.5 * ((len(found) + 1) // 2)), layout="constrained")
-    axes = figure.subplots((len(found) + 1) // 2, min(2, len(found)), squeeze=False, sharey=True)
+    figure, axes = panels(len(found), 2, (4.0, 3.5), 3.0, sharey=True)
     for ax, variant in zip(axes.flat, found, strict=False):
         rows = of(table, variant)
         for method in _methods(rows):
@@ -73,8 +63,6 @@ def against_dimension(table: "pandas.DataFrame") -> Any:
         ax.set_title(named(variant), loc="left", fontsize="small")
         ax.set_xticks(sorted(set(rows.species)))
         ax.set_xlabel("species g (dimension g + 2)")
-    for ax in axes.flat[len(found) :]:
-        ax.set_visible(False)
     for ax in axes[:, 0]:
         ax.set_ylabel("variance ratio, mean over rungs")
     legend(figure, _methods(table[table.part == "ratio"]), bands=False)
@@ -83,14 +71,9 @@ def against_dimension(table: "pandas.DataFrame") -> Any:
 
 def against_temperature(table: "pandas.DataFrame") -> Any:
     """Draw every rung, for every number of species, as the text has the problem."""
-    from matplotlib.figure import Figure
-
     rows = ratios(table, observed="all", integrator="ode", coordinates="log", split="random")
     species = sorted(set(rows.species))
-    columns = min(3, len(species))
-    lines = -(-len(species) // columns)
-    figure = Figure(figsize=(3.6 * columns + 2.6, 3.2 * lines), layout="constrained")
-    axes = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
+    figure, axes = panels(len(species), 3, (3.6, 3.2), 2.6, sharex=True, sharey=True)
     for ax, g in zip(axes.flat, species, strict=False):
         for method in _methods(rows):
             mine = rows[(rows.species == g) & (rows.method == method)].sort_values("temperature")
@@ -103,20 +86,15 @@ def against_temperature(table: "pandas.DataFrame") -> Any:
         ax.set_xlabel("temperature t")
     for ax in axes[:, 0]:
         ax.set_ylabel("variance ratio")
-    for ax in axes.flat[len(species) :]:
-        ax.set_visible(False)
     legend(figure, _methods(rows), bands=False)
     return figure
 
 
 def against_size(table: "pandas.DataFrame") -> Any:
     """Draw the mean over some rungs against the number of training draws; dashed, on the training draws."""
-    from matplotlib.figure import Figure
-
     rows = ratios(table, "size")
     species = sorted(set(rows.species))
-    figure = Figure(figsize=(3.6 * max(1, len(species)) + 2.6, 4.0), layout="constrained")
-    axes = figure.subplots(1, max(1, len(species)), squeeze=False, sharey=True)
+    figure, axes = panels(len(species), len(species), (3.6, 4.0), 2.6, sharey=True)
     for ax, g in zip(axes[0], species, strict=False):
         mine = rows[rows.species == g]
         for method in _methods(rows):
@@ -137,11 +115,9 @@ def against_size(table: "pandas.DataFrame") -> Any:
 
 def evidence(table: "pandas.DataFrame") -> Any:
     """Draw the log evidence against the number of species, and its statistical errors, too short to see there."""
-    from matplotlib.figure import Figure
-
     rows = evidence_rows(table)
     groups = [mine for _, mine in rows.groupby(["observed", "integrator"], sort=False)]
-    figure = Figure(figsize=(11.5, 4.0 * len(groups)), layout="constrained")
+    figure = new_figure(11.5, 4.0 * len(groups))
     axes = figure.subplots(len(groups), 2, squeeze=False, sharex=True)
     for (left, right), mine in zip(axes, groups, strict=True):
         auto = mine[mine.method == "Auto()"].sort_values("species")
@@ -172,7 +148,6 @@ def evidence(table: "pandas.DataFrame") -> Any:
 
 def evidence_rows(table: "pandas.DataFrame") -> "pandas.DataFrame":
     """Return the log evidences, with the statistical error of the plain one: without the discretisation's."""
-    columns = ("log_evidence", "error", "plain", "plain_error", "statistical_error", "discretisation_error")
-    rows = numbers(table[table.part == "evidence"], *columns)
+    rows = numbers(table, part="evidence")
     squares = rows.plain_error**2 - rows.discretisation_error**2
     return rows.assign(plain_statistical=np.sqrt(np.maximum(squares, 0)))

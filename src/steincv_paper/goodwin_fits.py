@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
 from steincv.estimating import estimate
 from steincv.evidence.ladder import temperature_ladder
@@ -28,6 +27,7 @@ from steincv.runtime.validation import InputError
 from steincv.samples.samples import Samples
 
 from .models.goodwin import SIGMA, Goodwin, field, path, raw_coordinates
+from .split import Split as Split
 
 # Training sizes are compared on every so-manieth rung.
 EVERY = 4
@@ -64,15 +64,8 @@ class Draws:
         model = Goodwin.simulate(species, observed, integrator, seed).posterior
         half, each = iterations // 2, kept // replicas
         keep = np.sort(np.random.default_rng([seed, species]).choice(half, each, replace=False))
-        settings: dict[str, Any] = {
-            "draws": half,
-            "warmup": iterations - half,
-            "thin": 1,
-            "replicas": replicas,
-            "keep": keep,
-            "seed": seed,
-        }
-        settings |= {"checkpoint": part, "keep_checkpoint": part is not None}
+        settings: dict[str, Any] = {"draws": half, "warmup": iterations - half, "thin": 1, "replicas": replicas}
+        settings |= {"keep": keep, "seed": seed, "checkpoint": part, "keep_checkpoint": part is not None}
         try:
             tempered = temper(model, temperature_ladder(rungs), **settings)
         except InputError:  # left behind by another version of the model or the sampler
@@ -96,41 +89,6 @@ class Draws:
         return self.tempered.samples[k] if coordinates == "log" else raw_coordinates(self.tempered.samples[k])
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Draws to fit on and draws to judge by, of one rung, as chains side by side."""
-
-    train: Samples
-    train_values: Float[np.ndarray, "chain train"]
-    test: Samples
-    test_values: Float[np.ndarray, "chain test"]
-
-    @classmethod
-    def of(cls, samples: Samples, values: np.ndarray, how: str, seed: int, size: int | None = None) -> "Split":
-        """Split by `how`: "random" draws, or "blocks", the earlier and the later half of every chain; fit on `size`."""
-        chains, draws, dim = samples.draws.shape
-        x, s, f = samples.draws, samples.scores, values
-        if how == "random":
-            order = np.random.default_rng(seed).permutation(chains * draws)
-            x, s = (a.reshape(1, -1, dim)[:, order] for a in (x, s))
-            f = f.reshape(1, -1)[:, order]
-            chains, draws = 1, chains * draws
-        half = draws // 2
-        first = np.linspace(0, half - 1, half if size is None else max(size // chains, 1)).round().astype(int)
-
-        def part(which: Any) -> Samples:
-            return Samples(x[:, which], s[:, which], samples.names)
-
-        later = np.arange(half, draws)
-        return cls(part(first), f[:, first], part(later), f[:, later])
-
-    def whole(self) -> tuple[Samples, np.ndarray, float]:
-        """Return both, one after the other, and the share of the test draws, as `estimate` wants them."""
-        x, s = (np.concatenate([getattr(a, n) for a in (self.train, self.test)], axis=1) for n in ("draws", "scores"))
-        values = np.concatenate([self.train_values, self.test_values], axis=1)
-        return Samples(x, s), values, self.test_values.shape[1] / values.shape[1]
-
-
 def fit(method: Method, splits: Sequence[Split], seed: int) -> list[tuple[np.ndarray, np.ndarray | None]]:
     """Return f + g on the test draws of every split, and on the training draws where g is to be had there.
 
@@ -139,17 +97,21 @@ def fit(method: Method, splits: Sequence[Split], seed: int) -> list[tuple[np.nda
     """
 
     def by_estimate(split: Split) -> tuple[np.ndarray, np.ndarray | None]:
-        samples, values, share = split.whole()
-        result = estimate(samples, values, method, seed=seed, cross_fit=False, test_fraction=share)
+        # one after the other, as `estimate` wants them
+        both = (split.train, split.test)
+        x, s = (np.concatenate([getattr(a, n) for a in both], axis=1) for n in ("draws", "scores"))
+        values = np.concatenate([split.f_train, split.f_test], axis=1)
+        share = split.f_test.shape[1] / values.shape[1]
+        result = estimate(Samples(x, s), values, method, seed=seed, cross_fit=False, test_fraction=share)
         return result.controlled[..., 0], None
 
     def fit_all(some: Sequence[Split]) -> list[tuple[np.ndarray, np.ndarray | None]]:
-        made = [make_problem(split.train, split.train_values[..., None]) for split in some]
+        made = [make_problem(split.train, split.f_train[..., None]) for split in some]
         results: list[tuple[np.ndarray, np.ndarray | None]] = []
         controls = method.solve([problem for problem, _, _ in made], seed)
         for split, (_, standardise, scale), control in zip(some, made, controls, strict=True):
             test, train = (Fitted(standardise, scale, control)(x)[..., 0] for x in (split.test, split.train))
-            results.append((split.test_values + test, split.train_values + train))
+            results.append((split.f_test + test, split.f_train + train))
         return results
 
     with blas_threads(0), ThreadPoolExecutor(2) as pool:
@@ -185,10 +147,10 @@ def ratio_rows(
                     "rung": k,
                     "temperature": float(draws.tempered.temperatures[k]),
                     "method": name,
-                    "n": split.train_values.size,
-                    "ratio": _ratio(test, split.test_values),
-                    "ratio_few": _ratio(test[:, some], split.test_values[:, some]),
-                    "ratio_train": None if train is None else _ratio(train, split.train_values),
+                    "n": split.f_train.size,
+                    "ratio": _ratio(test, split.f_test),
+                    "ratio_few": _ratio(test[:, some], split.f_test[:, some]),
+                    "ratio_train": None if train is None else _ratio(train, split.f_train),
                     "stein_z": worst,
                 }
             )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from steincv.report.figures import new_figure
 from steincv.runtime.arrays import whole_file
 
 if TYPE_CHECKING:
@@ -45,6 +46,17 @@ def band(
     line = {"linestyle": (0, (4, 2)), "marker": ""} if dashed else {"marker": marker, "markersize": size}
     ax.plot(at, quartiles[0.5], color=colour, linewidth=1.6, markeredgecolor="w", markeredgewidth=0.5, **line)
     ax.fill_between(at, quartiles[0.25], quartiles[0.75], color=colour, alpha=0.18, linewidth=0)
+
+
+def panels(count: int, columns: int, size: tuple[float, float], right: float, **shared: Any) -> tuple["Figure", Any]:
+    """Return a figure of axes of this size in inches, at most `columns` side by side, with room to the `right`."""
+    columns = max(min(columns, count), 1)
+    rows = max(-(-count // columns), 1)
+    figure = new_figure(size[0] * columns + right, size[1] * rows)
+    axes = figure.subplots(rows, columns, squeeze=False, **shared)
+    for ax in axes.flat[max(count, 1) :]:
+        ax.set_visible(False)
+    return figure, axes
 
 
 def tidy(ax: Any, *, log_x: Sequence[int] = ()) -> None:

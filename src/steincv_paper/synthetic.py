@@ -6,7 +6,7 @@ f = sin(pi/D sum x) under 0.5 N(-1, I) + 0.5 N(1, I). In one replication all met
 judged on the same fresh ones: 500 as in the paper, and 20,000 others, because a variance known from 500 is noisy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from steincv.families.auto import Auto
 from steincv.families.kernel.kernel import Kernel
 from steincv.families.neural.neural import CNCV, NCV
 from steincv.families.polynomial.polynomial import Polynomial
+from steincv.report.figures import new_figure
 
 from .claims import Claim, better, paired, spread, verdict
 from .problem import mixture, sine, split
@@ -100,9 +101,7 @@ def _ratio(f: np.ndarray, g: np.ndarray) -> float:
 
 
 def figures(table: "pandas.DataFrame", settings: Settings) -> dict[str, Any]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 7.6), layout="constrained")
+    figure = new_figure(11, 7.6)
     axes = figure.subplots(len(settings.test), 2, sharex="col", sharey="row", squeeze=False)
     for (left, right), size in zip(axes, settings.test, strict=True):
         left.set_ylabel(f"variance ratio on {size:,} fresh draws")
@@ -122,6 +121,10 @@ def figures(table: "pandas.DataFrame", settings: Settings) -> dict[str, Any]:
 
 
 def claims(table: "pandas.DataFrame", settings: Settings) -> list[Claim]:
+    return list(_in_section_5_1(table, settings))
+
+
+def _in_section_5_1(table: "pandas.DataFrame", settings: Settings) -> Iterator[Claim]:
     """Judge the claims by quotients of variance ratios on the same draws: below 1 where CNCV is the better one."""
     ratios = [f"ratio_{size}" for size in settings.test]
     table = _with_best(table, ratios)
@@ -130,7 +133,6 @@ def claims(table: "pandas.DataFrame", settings: Settings) -> list[Claim]:
     runs = f"{settings.replications} replications, {settings.test[-1]:,} test draws"
     left = ("n", against_n, f"n = {_list(settings.draws)} at D = {settings.dim}")
     right = ("D", against_dim, f"D = {_list(settings.dims)} at n = {settings.n}")
-    found = []
     for label, part, where in (left, right):
         by = "n" if label == "n" else "dim"
         for method in ("CNCV, no decay", "CNCV()"):
@@ -138,32 +140,27 @@ def claims(table: "pandas.DataFrame", settings: Settings) -> list[Claim]:
             won = better(quotients)
             other = verdict(better(paired(part, small, method, BEST, [by])))
             lost = ", ".join(f"{label} = {at}" for at in won.index[~won])
-            found.append(
-                Claim(
-                    "5.1",
-                    f"CNCV outperforms linear, quadratic and control functional, against {label}",
-                    f"`{method}`, {where}; {runs}",
-                    f"ratio over the least of the three: {_each(quotients, label)}",
-                    verdict(won),
-                    (f"Not better at {lost}. " if lost else "")
-                    + f"With {settings.test[0]} test draws: {'the same' if other == verdict(won) else other}.",
-                )
+            yield Claim(
+                "5.1",
+                f"CNCV outperforms linear, quadratic and control functional, against {label}",
+                f"`{method}`, {where}; {runs}",
+                f"ratio over the least of the three: {_each(quotients, label)}",
+                verdict(won),
+                (f"Not better at {lost}. " if lost else "")
+                + f"With {settings.test[0]} test draws: {'the same' if other == verdict(won) else other}.",
             )
     for method in NETWORKS:
         quotients = paired(against_dim, large, method, "control functional", ["dim"])
         high = quotients[quotients.index >= settings.dim]
-        found.append(
-            Claim(
-                "5.1",
-                f"In many dimensions {'NCV has an advantage' if method == 'NCV' else 'CNCV is still much lower'} "
-                "(control functional)",
-                f"`{method}`, {right[2]}; {runs}",
-                f"ratio over the control functional's: {_each(quotients, 'D')}",
-                verdict(high.median(axis=1) < MUCH),
-                f"Counted: less than {MUCH} of it in the median, at every D from {settings.dim} on. {LIMIT}",
-            )
+        yield Claim(
+            "5.1",
+            f"In many dimensions {'NCV has an advantage' if method == 'NCV' else 'CNCV is still much lower'} "
+            "(control functional)",
+            f"`{method}`, {right[2]}; {runs}",
+            f"ratio over the control functional's: {_each(quotients, 'D')}",
+            verdict(high.median(axis=1) < MUCH),
+            f"Counted: less than {MUCH} of it in the median, at every D from {settings.dim} on. {LIMIT}",
         )
-    return found
 
 
 def _with_best(table: "pandas.DataFrame", ratios: list[str]) -> "pandas.DataFrame":

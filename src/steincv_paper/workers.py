@@ -110,8 +110,6 @@ def _environment(changed: dict[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in changed:
+            del os.environ[name]
+        os.environ.update({name: value for name, value in before.items() if value is not None})

@@ -7,8 +7,8 @@ import pytest
 
 import steincv as scv
 from steincv import cli
+from steincv_paper.evidence import sentences
 from steincv_paper.evidence_figure import plot_evidence
-from steincv_paper.evidence_text import sentences
 from steincv_paper.models.regression import Regression
 
 FAST = ["--draws", "40", "--warmup", "60", "--rungs", "6", "--replicas", "2", "--method", "polynomial:2"]

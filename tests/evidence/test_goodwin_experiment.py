@@ -99,10 +99,10 @@ def test_a_split_keeps_training_and_test_apart():
         train, test = (set(s.draws.reshape(-1)) for s in (split.train, split.test))
         assert not train & test
         assert len(train | test) == 80
-        np.testing.assert_array_equal(split.test.draws[..., 0], split.test_values)
-        assert Split.of(samples, x[..., 0], how, 0, size=10).train_values.size == 10
+        np.testing.assert_array_equal(split.test.draws[..., 0], split.f_test)
+        assert Split.of(samples, x[..., 0], how, 0, size=10).f_train.size == 10
     blocks = Split.of(samples, x[..., 0], "blocks", 0)
-    assert set(blocks.train_values[1]) == set(range(40, 60))
+    assert set(blocks.f_train[1]) == set(range(40, 60))
 
 
 def test_fits_are_judged_on_draws_they_have_not_seen():
@@ -111,7 +111,7 @@ def test_fits_are_judged_on_draws_they_have_not_seen():
     splits = [Split.of(samples, values, how, 0) for how in ("random", "blocks")]
     for method in (scv.Polynomial(2), scv.Auto()):
         for (test, train), split in zip(fit(method, splits, 0), splits, strict=True):
-            assert test.shape == split.test_values.shape
+            assert test.shape == split.f_test.shape
             assert test.var() < 1e-6
             assert (train is None) == isinstance(method, scv.Auto)
 

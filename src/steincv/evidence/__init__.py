@@ -9,8 +9,7 @@ from .bijections import (
     Simplex as Simplex,
 )
 from .ladder import temperature_ladder as temperature_ladder
-from .model_evidence import model_evidence as model_evidence
 from .power_posterior import PowerPosterior as PowerPosterior
 from .tempered import Tempered as Tempered
 from .tempering import temper as temper
-from .thermodynamic import log_evidence as log_evidence
+from .thermodynamic import log_evidence as log_evidence, model_evidence as model_evidence

@@ -10,6 +10,7 @@ chains. Each fold has its own q, and the identity holds for the means over folds
 
 import functools
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -76,7 +77,7 @@ def bridge(
     - `samples`: draws and scores in unconstrained coordinates.
     - `log_density`: the log of likelihood times prior, with all constants and the log Jacobian of the change to
       unconstrained coordinates: a function of one vector as `Samples` takes it; `samples.log_density` if not given.
-    - `seed`: same seed, same answer.
+    - `seed`: same seed and draws, same answer; for other draws the same seed gives proposals of their own.
     - `method`: a family for the posterior side; `Auto()` if not given.
     - `proposals`: how many points the model is asked at besides the draws; if not given, eight times the draws, at
       most 64,000.
@@ -123,7 +124,9 @@ def bridge(
     count = whole_number("proposals", count, 4 * SETTINGS.batches * len(plan))
     found = families(Samples.trusted(samples.draws, samples.scores, samples.names), value, plan)
     best = min(found, key=lambda family: family.held_out(plan))
-    rng = np.random.default_rng(seed)
+    # the draws choose proposals too: with those of one seed alone the errors of two runs would not be independent
+    order = np.argsort(samples.draws[..., 0], axis=None, kind="stable")  # the same in all units
+    rng = np.random.default_rng([seed, zlib.crc32(order.tobytes())])
     classic = _Sides.of(found[0], plan, model, rng, samples.size)
     sides = _Sides.of(best, plan, model, rng, count)
     plain = classic.plain()

@@ -11,7 +11,7 @@ from ..families.method import Method
 from ..judging.diagnostics import Code, Status
 from ..judging.error_bars import Average, average, degrees_of_freedom
 from ..result import Estimate
-from ..runtime.validation import InputError, whole_number
+from ..runtime.validation import InputError, listed, whole_number
 from ..samples.samples import Samples, finite_array
 from .ladder import rung_name
 
@@ -143,5 +143,4 @@ def statuses_of(
 def _named(rungs: Sequence[int], t: np.ndarray) -> str:
     if len(rungs) == 1:
         return rung_name(rungs[0], t)
-    shown = ", ".join(map(str, rungs[:6])) + (f" and {len(rungs) - 6} more" if len(rungs) > 6 else "")
-    return f"rungs {shown} of {len(t)}, first of all {rung_name(rungs[0], t)}"
+    return f"rungs {listed([*map(str, rungs)], 6)} of {len(t)}, first of all {rung_name(rungs[0], t)}"

@@ -2,6 +2,7 @@ r"""Thermodynamic integration: $\log p(y) = \int_0^1 E_t[\log p(y|\theta)]\,dt$,
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,14 @@ from ..families.method import Method
 from ..judging.diagnostics import ALARMS, Code, Status
 from ..judging.error_bars import Average
 from ..result import Estimate
-from ..runtime.validation import InputError
+from ..runtime.validation import InputError, StrPath
 from ..samples.samples import Samples
 from . import parts
 from .ladder import Integral, check_temperatures, halved, integral, rung_name, second_order, trapezoid
+from .moves import RANDOM_WALK
+from .power_posterior import PowerPosterior
 from .rung import Rung, contributions, discretisation, fit_rungs, no_usable_mean
+from .tempering import temper
 
 
 def log_evidence(
@@ -88,6 +92,59 @@ def log_evidence(
     }
     statuses = parts.statuses_of("rung", _said(rungs, trouble), results, t)
     return parts.log_evidence_of(draws, averages, parts.method_used(method, results), statuses, info)
+
+
+def model_evidence(
+    model: PowerPosterior,
+    temperatures: object = None,
+    method: Method | None = None,
+    rule: str = "second-order",
+    *,
+    draws: int = 1000,
+    replicas: int = 4,
+    warmup: int = 2000,
+    thin: int | None = None,
+    kernel: str = RANDOM_WALK,
+    seed: int = 0,
+    extrapolate: bool = True,
+    checkpoint: StrPath | None = None,
+    progress: bool = False,
+) -> Estimate:
+    """Return the log evidence of a model: `temper`, then `log_evidence` with replicas as chains.
+
+    Swaps correlate the rungs of a replica but not the replicas, so the error bar is that of the sum over rungs.
+    `info["tempering"]` has the acceptance and swap rates, round trips, R-hat and effective sizes.
+
+    >>> from steincv_paper.models.regression import regression
+    >>> example = regression(dim=2)
+    >>> result = model_evidence(example.posterior, draws=100, warmup=500)
+    >>> bool(abs(result.mean - example.exact) < 0.05)
+    True
+    """
+    tempered = temper(
+        model,
+        temperatures,
+        draws=draws,
+        replicas=replicas,
+        warmup=warmup,
+        thin=thin,
+        kernel=kernel,
+        seed=seed,
+        checkpoint=checkpoint,
+        progress=progress,
+    )
+    result = log_evidence(
+        tempered.samples,
+        tempered.log_likelihoods,
+        tempered.temperatures,
+        method,
+        rule,
+        seed,
+        extrapolate=extrapolate,
+        coupled=True,
+        progress=progress,
+    )
+    return replace(result, info={**result.info, "tempering": tempered.diagnostics()})
 
 
 def _check_rungs(

@@ -16,6 +16,7 @@ from .error_bars import (
     degrees_of_freedom,
     effective_draws,
     most_effective_draws,
+    short_chains,
     split_rhat,
     tail_index,
 )
@@ -40,6 +41,8 @@ class Details(NamedTuple):
     fewest_to_order: int = 10
     # Standard errors from zero.
     positive: float = 4.0
+    # Scores of the wrong sign make the mean of z . s + dim 2 dim; beyond this share of dim they are taken for such.
+    opposite: float = 1.5
     # Below so many effective draws per dimension coordinates are only scaled one by one: a covariance that is mostly
     # noise makes means of z s of its own. Above so many draws per dimension nobody counts the effective ones.
     whitened: int = 2
@@ -73,9 +76,12 @@ class Code(enum.Enum):
     )
     STEIN_MEAN = (
         "the Stein mean of {worst} is off zero by {z:.1f} standard errors, which correct draws and "
-        "scores almost never show. Likely: scores of another density or in constrained coordinates "
-        "without the Jacobian, a support with an edge, or chains that have not mixed. The controlled "
+        "scores almost never show. Likely: {likely}. The controlled "
         "mean is not to be trusted; check `scores` against grad(log density) at one draw."
+    )
+    COPIED_CHAINS = (
+        "chains {first} and {second} are copies of each other, draw by draw: the error bar counts them as if they were "
+        "independent. Give each chain a seed of its own, or leave the copies out."
     )
     HEAVY_TAIL = (
         "the values of f have a heavy tail (Pareto k = {khat:.2f} > {limit:.2f}): the variance may be "
@@ -94,6 +100,11 @@ class Code(enum.Enum):
     CHAINS_DISAGREE = (
         "the chains disagree (split R-hat {rhat:.3f} > {limit:.3f}): they have not mixed and no mean over "
         "them can be trusted. Run longer or improve the sampler first."
+    )
+    SHORT_CHAINS = (
+        "there are {chains} chains of {draws} draws each: what a chain remembers of its start and how slowly it moves "
+        "cannot be seen in so few, and the error bar rests on the spread of the chains' means. If these are {draws} "
+        "chains, the first two axes are swapped: give `draws` and `scores` as (chain, draw, dim)."
     )
     UNEVEN_WEIGHTS = (
         "the weights have a heavy tail (Pareto k = {khat:.2f} > {limit:.2f}): of all draws a few carry most of the "
@@ -122,7 +133,7 @@ class Code(enum.Enum):
 
 
 #: Codes that say the estimate itself, not only its error bar, may be wrong.
-ALARMS = frozenset({Code.STEIN_MEAN, Code.CHAINS_DISAGREE})
+ALARMS = frozenset({Code.STEIN_MEAN, Code.CHAINS_DISAGREE, Code.COPIED_CHAINS})
 
 
 @dataclass(frozen=True)
@@ -280,8 +291,19 @@ def _as_normal(t: np.ndarray, ess: np.ndarray) -> np.ndarray:
 
 
 def stein_status(samples: Samples) -> list[Status]:
-    """Return an alarm if any Stein mean is too far from zero for correct input."""
-    return stein_alarm(stein_check(samples, beyond=STEIN_LIMIT).z, samples.dim)
+    """Return an alarm if any Stein mean is too far from zero for correct input, or chains are copies."""
+    check = stein_check(samples, beyond=STEIN_LIMIT)
+    return stein_alarm(check.z, samples.dim, check.mean[2 * samples.dim]) + _copied_chains(samples)
+
+
+def _copied_chains(samples: Samples) -> list[Status]:
+    """Return an alarm if two chains have the same draws, of which the first, middle and last are compared first."""
+    few = samples.draws[:, [0, samples.draws.shape[1] // 2, -1]].reshape(samples.chains, -1)
+    _, first, which = np.unique(few, axis=0, return_index=True, return_inverse=True)
+    for second, one in enumerate(first[which.reshape(-1)]):
+        if second != one and np.array_equal(samples.draws[one], samples.draws[second]):
+            return [Status.of(Code.COPIED_CHAINS, first=int(one), second=second)]
+    return []
 
 
 def status_of_stein_means(means: Average, moved: Moved, dim: int) -> list[Status]:
@@ -289,15 +311,21 @@ def status_of_stein_means(means: Average, moved: Moved, dim: int) -> list[Status
     z = np.append(stein_z(means, dim, whitened=True), moved.z)
     if means.ess[:dim].min() < DETAILS.whitened * dim:  # the coordinates are mostly noise, on which their sum is not
         z[dim : 2 * dim] = 0.0
-    return stein_alarm(z, dim)
+    return stein_alarm(z, dim, means.mean[2 * dim])
 
 
-def stein_alarm(z: np.ndarray, dim: int) -> list[Status]:
-    """Return an alarm if any of the z values of Stein means is too large for chance."""
+def stein_alarm(z: np.ndarray, dim: int, total: float) -> list[Status]:
+    """Return an alarm if any of the z values of Stein means is too large; `total`: the mean of z . s + dim."""
     worst = int(np.argmax(np.abs(z)))
     if abs(z[worst]) <= STEIN_LIMIT:
         return []
-    return [Status.of(Code.STEIN_MEAN, worst=stein_labels(dim)[worst], z=z[worst])]
+    likely = (
+        "scores of another density or in constrained coordinates without the Jacobian, a support with an edge, or "
+        "chains that have not mixed"
+    )
+    if total > DETAILS.opposite * dim:
+        likely = "the scores have the opposite sign, as the gradient of a potential (minus the log density) has"
+    return [Status.of(Code.STEIN_MEAN, worst=stein_labels(dim)[worst], z=z[worst], likely=likely)]
 
 
 # Values of f ---------------------------------------------------------------------------------------
@@ -322,7 +350,7 @@ def limits_of_rhat(values: np.ndarray, rhat: np.ndarray) -> np.ndarray:
     that disagree would lower their own, and so raise the limit.
     """
     limits = np.full(len(rhat), DETAILS.rhat)
-    doubtful = (rhat > DETAILS.rhat) & (rhat <= RHAT_LIMIT)
+    doubtful = rhat > DETAILS.rhat
     if doubtful.any():
         unit = unit_range(values[..., doubtful]).unit
         both = np.concatenate([unit, np.abs(unit - np.median(unit, axis=(0, 1)))], axis=-1)
@@ -335,7 +363,12 @@ def value_status(values: np.ndarray, ess: np.ndarray, *, two_valued: bool = Fals
     """Return what the values of f themselves say, for every output of `(chain, draw, out)`; two values have no tail."""
     rhat = split_rhat(values, two_valued=two_valued)
     khat = np.zeros(len(rhat)) if two_valued else tail_index(values)
-    return status_of_values(rhat, limits_of_rhat(values, rhat), khat, ess)
+    found = status_of_values(rhat, limits_of_rhat(values, rhat), khat, ess)
+    chains, draws, _ = values.shape
+    if chains > draws and short_chains(chains, draws):
+        said = Status.of(Code.SHORT_CHAINS, chains=chains, draws=draws)
+        found = [[*each, said] for each in found]
+    return found
 
 
 def status_of_values(rhat: np.ndarray, limit: np.ndarray, khat: np.ndarray, ess: np.ndarray) -> list[list[Status]]:

@@ -51,7 +51,14 @@ class Freedom(NamedTuple):
     finite: float = 0.5
 
 
-FREEDOM = Freedom()
+class Short(NamedTuple):
+    """Chains too short for their autocovariances, and enough of them: then the spread of their means is looked at."""
+
+    draws: int = 50
+    chains: int = 20
+
+
+FREEDOM, SHORT = Freedom(), Short()
 # Where so many draws of f count as one, f + g is not quicker. (`families/budget.py` begins to fit to that there.)
 SLOW = 10.0
 
@@ -195,7 +202,8 @@ def split_rhat(series: Float[np.ndarray, "chain draw out"], *, two_valued: bool 
     rhat = np.ones(unit.shape[-1])
     moving = unit.std(axis=(0, 1)) > 0
     if moving.any():  # infinite if chains are stuck at different values
-        rhat[moving] = rank_rhat(unit[..., moving], ranked=two_valued)
+        # scaling rounds: what was at one distance from the median, as whole numbers often are, is to remain so
+        rhat[moving] = rank_rhat(unit[..., moving], ranked=two_valued, decimals=12)
     return np.where(np.isnan(rhat), 1.0, rhat)
 
 
@@ -255,7 +263,17 @@ def effective_draws(series: Float[np.ndarray, "chain draw out"], entries: int = 
         return np.full(outputs, float(chains * draws))
     half = _halves(series)
     step = max(1, entries // half[0].size)
-    return np.concatenate([_effective(half[k : k + step]) for k in range(0, outputs, step)])
+    found = np.concatenate([_effective(half[k : k + step]) for k in range(0, outputs, step)])
+    if not short_chains(chains, draws):
+        return found
+    between = series.mean(axis=1).var(axis=0, ddof=1) / chains
+    whole = series.var(axis=(0, 1), ddof=1)
+    return np.minimum(found, np.divide(whole, between, out=found.copy(), where=between > 0))
+
+
+def short_chains(chains: int, draws: int) -> bool:
+    """Return whether error bars rest on the spread of chains: autocovariances of 4 draws gave .4 of the true error."""
+    return chains >= SHORT.chains and draws < SHORT.draws
 
 
 def _halves(series: Float[np.ndarray, "chain draw out"]) -> Float[np.ndarray, "out part length"]:
@@ -289,14 +307,20 @@ def _effective(series: Float[np.ndarray, "out chain draw"]) -> Float[np.ndarray,
     return np.where(constant | np.isnan(tau), size, size / np.maximum(tau, 1 / np.log10(size)))
 
 
-def rank_rhat(series: Float[np.ndarray, "chain draw out"], *, ranked: bool = False) -> Float[np.ndarray, " out"]:
-    """Return the rank-normalised split R-hat, of locations and of scales, of every output; NaN where it has none."""
+def rank_rhat(
+    series: Float[np.ndarray, "chain draw out"], *, ranked: bool = False, decimals: int | None = None
+) -> Float[np.ndarray, " out"]:
+    """Return the rank-normalised split R-hat, of locations and of scales, of every output; NaN where it has none.
+
+    Distances from the median that agree to so many decimals are equal.
+    """
     if series.shape[0] < 2 or series.shape[1] < 4:
         return np.full(series.shape[-1], np.nan)
     half = _halves(series)
     if ranked:
         return _rhat(half)
     folded = np.abs(half - np.median(half, axis=(1, 2), keepdims=True))
+    folded = folded if decimals is None else np.round(folded, decimals)
     return np.fmax(_rhat(_normal_scores(half)), _rhat(_normal_scores(folded)))
 
 

@@ -194,9 +194,10 @@ class Tails:
         sides = (np.flatnonzero(values > self.least[:, 0]), np.flatnonzero(values < -self.least[:, 1]))
         return [(at % values.shape[1], values.reshape(-1)[at]) for at in sides]
 
-    def keep(self, found: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    def keep(self, *pieces: list[tuple[np.ndarray, np.ndarray]]) -> None:
         """Keep draws that are far out. What is kept in the end does not depend on their order."""
-        for side, (which, x) in enumerate(found):
+        for side, found in enumerate(zip(*pieces, strict=True)):
+            which, x = map(np.concatenate, zip(*found, strict=True))
             order = np.argsort(which, kind="stable")
             each = np.split((-x if side else x)[order], np.cumsum(np.bincount(which, minlength=len(self.room)))[:-1])
             for k, far in enumerate(each):
@@ -208,13 +209,9 @@ class Tails:
         for piece in pieces:
             some.append(piece)
             if sum(len(x) for far in some for _, x in far) >= ROOM.at_once:
-                self._keep_joined(some)
+                self.keep(*some)
                 some = []
-        self._keep_joined(some)
-
-    def _keep_joined(self, pieces: list[list[tuple[np.ndarray, np.ndarray]]]) -> None:
-        joined = [[np.concatenate(part) for part in zip(*side, strict=True)] for side in zip(*pieces, strict=True)]
-        self.keep([(which, x) for which, x in joined])
+        self.keep(*some)
 
     def _put(self, k: int, side: int, x: np.ndarray) -> None:
         room = self.room[k, side]

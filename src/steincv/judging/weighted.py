@@ -101,7 +101,7 @@ class Weights:
         # where few draws carry an error bar it is mostly too small: they count, not the others
         fewer = np.minimum(np.minimum(means.ess, means.error_ess), self.ess)
         off = stein_z(Average(means.mean, means.standard_error, fewer), samples.dim, whitened=True)
-        return stein_alarm(off, samples.dim)
+        return stein_alarm(off, samples.dim, means.mean[2 * samples.dim])
 
     def value_status(self, draws: Float[np.ndarray, "chain draw out"], ess: np.ndarray) -> list[list[Status]]:
         """Return what the weights and the weighted values say, for every output."""

@@ -35,6 +35,8 @@ class Layout(NamedTuple):
 
 
 LAYOUT = Layout()
+# What stands in a table, as HTML, and its class.
+Cell = tuple[str, str]
 
 
 def escaped(text: object, longest: int | None = None) -> str:
@@ -47,6 +49,24 @@ def label_html(label: str) -> str:
     shown = escaped(label, LAYOUT.label) if label.strip() else "(no name)"
     full = f' title="{escaped(label, 500)}"' if len(clean(label)) > 16 else ""
     return f"<bdi{full}>{shown}</bdi>"
+
+
+def section(name: str, title: str, body: str) -> str:
+    """Return a section of the page under its title."""
+    return f'<section aria-labelledby="{name}">\n<h2 id="{name}">{title}</h2>\n{body}</section>\n'
+
+
+def table(name: str, head: Iterable[Cell], rows: Iterable[Sequence[Cell]]) -> str:
+    """Return a table that scrolls inside its box, by keyboard too; the first cell of a row is what the row is about."""
+
+    def cell(tag: str, text: str, kind: str, scope: str = "") -> str:
+        style = f' class="{kind}"' if kind else ""
+        return f"<{tag}{scope}{style}>{text}</{tag}>"
+
+    heads = "".join(cell("th", *each, ' scope="col"') for each in head)
+    lines = (cell("th", *row[0], ' scope="row"') + "".join(cell("td", *each) for each in row[1:]) for row in rows)
+    inside = f"<thead><tr>{heads}</tr></thead><tbody>{''.join(f'<tr>{line}</tr>' for line in lines)}</tbody>"
+    return f'<div class="scroll" role="region" aria-label="{escaped(name)}" tabindex="0"><table>{inside}</table></div>'
 
 
 def chosen(estimate: Estimate) -> list[int | None]:
@@ -89,7 +109,7 @@ def forest(estimate: Estimate, rows: Sequence[int | None]) -> str:
             _interval(scale, narrow[k], 19, "controlled"),
             f'<rect class="controlled" x="{scale(0.0)}" y="15" width="3" height="8" transform="translate(-1.5)"/>',
         )
-        return _row(estimate.labels[k], _svg(28, words, marks))
+        return _row(estimate.labels[k], words, marks)
 
     return _chart("forest", estimate, rows, row, scale)
 
@@ -112,7 +132,7 @@ def gain_bars(estimate: Estimate, rows: Sequence[int | None]) -> str:
             "" if kept else _line(scale(low[k]), "14", scale(high[k]), "14", "ends"),
         )
         number = "plain" if kept else times(factor[k])
-        return _row(estimate.labels[k], _svg(28, words, marks), f'<span class="number">{number}</span>')
+        return _row(estimate.labels[k], words, marks, f'<span class="number">{number}</span>')
 
     return _chart("gain", estimate, rows, row, scale, "<span></span>")
 
@@ -187,12 +207,9 @@ def _chart(
     return f'<div class="chart {name}" role="list">{lines}<span></span>{_axis(scale, scale.ticks())}{end}</div>'
 
 
-def _row(label: str, svg: str, after: str = "") -> str:
+def _row(label: str, words: str, marks: Iterable[str], after: str = "") -> str:
+    svg = f'<svg height="28" role="img"><title>{escaped(words)}</title>{"".join(marks)}</svg>'
     return f'<div class="row" role="listitem"><span class="label">{label_html(label)}</span>{svg}{after}</div>'
-
-
-def _svg(height: int, words: str, marks: Iterable[str]) -> str:
-    return f'<svg height="{height}" role="img"><title>{escaped(words)}</title>{"".join(marks)}</svg>'
 
 
 def _line(x1: str, y1: str, x2: str, y2: str, name: str) -> str:

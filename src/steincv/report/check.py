@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from rich.table import Table
 
-from ..judging.diagnostics import LOW_ESS, STEIN_LIMIT, TAIL_LIMIT, SteinCheck, limits_of_rhat, stein_check
+from ..judging.diagnostics import DETAILS, LOW_ESS, STEIN_LIMIT, TAIL_LIMIT, SteinCheck, limits_of_rhat, stein_check
 from ..judging.error_bars import average, split_rhat, tail_index
-from ..result import listed
+from ..runtime.validation import listed
 from ..samples.samples import Samples
 from .terminal import clean
 from .text import rich_rows
@@ -103,7 +103,7 @@ def _scores(found: Check) -> tuple[bool, str]:
     chance = f"(up to {STEIN_LIMIT:g} is chance)"
     said = f"Scores do not fit the draws: a Stein mean is {z:.1f} standard errors from zero {chance}."
     dim = len(found.names)
-    if 1.5 * dim < found.stein.mean[2 * dim] < 2.5 * dim:  # of z . s + dim: z . s is dim on average, not -dim
+    if found.stein.mean[2 * dim] > DETAILS.opposite * dim:  # of z . s + dim: z . s is dim on average, not -dim
         return False, (
             f"{said} The scores have the opposite sign: are they the gradient of the potential, which is minus the log "
             f"density? Next: give -scores."
@@ -168,10 +168,7 @@ def _repeated(found: Check) -> tuple[bool, str]:
     share = f"Repeated draws: {most} of {found.size} at most"
     if most <= MOST_REPEATS * found.size:
         return True, f"{share}, as rejected proposals leave them; the effective size accounts for them."
-    return (
-        False,
-        f"{share}. Next: check that no chain is a copy of another; else tune the sampler's step size.",
-    )
+    return False, f"{share}. Next: check that no chain is a copy of another; else tune the sampler's step size."
 
 
 def _some(names: Sequence[str], which: np.ndarray) -> str:

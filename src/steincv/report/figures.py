@@ -88,10 +88,7 @@ def plot_gain(estimate: Estimate, ax: "Axes | None" = None, var_names: Sequence[
 
 
 def plot_trace(
-    estimate: Estimate,
-    label: str | None = None,
-    ax: "Axes | None" = None,
-    var_names: Sequence[str] | None = None,
+    estimate: Estimate, label: str | None = None, ax: "Axes | None" = None, var_names: Sequence[str] | None = None
 ) -> "Axes":
     """Draw running means of one output, plain and controlled, with 95 % bands: how the two settle as draws come in.
 

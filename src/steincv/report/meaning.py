@@ -26,6 +26,12 @@ MEANINGS = {
         "without control variates.",
         "Run the chains longer, start them elsewhere, or reparametrise the model. Come back when R-hat is near 1.",
     ),
+    Code.COPIED_CHAINS: Meaning(
+        "Two chains are the same",
+        "Two chains hold the same draws, so there are fewer independent chains than it seems, and every error bar is "
+        "too short. Most often the chains were started with one seed.",
+        "Give each chain a seed of its own and run them again, or leave the copies out.",
+    ),
     Code.HEAVY_TAIL: Meaning(
         "A heavy tail",
         "A few draws far out dominate the mean. Its variance may be infinite, and then every error bar is too short.",
@@ -47,6 +53,13 @@ MEANINGS = {
         "too short, though the mean is usually much better than the plain one.",
         "Run the chains longer, or with a sampler that moves faster. Compare with a simpler method, such as "
         "Polynomial(2).",
+    ),
+    Code.SHORT_CHAINS: Meaning(
+        "Many short chains",
+        "There are more chains than draws in each. How slowly a chain moves cannot be seen in so few draws; the error "
+        "bar then comes from how far the means of the chains are apart, which is right if each chain began where the "
+        "density is.",
+        "If the first axis is that of the draws, swap the first two: draws are (chain, draw, dim).",
     ),
     Code.UNEVEN_WEIGHTS: Meaning(
         "Uneven weights",

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..result import Estimate, listed
+from ..result import Estimate
+from ..runtime.validation import listed
 from . import charts
-from .charts import escaped, label_html
+from .charts import Cell, escaped, label_html
 from .terminal import short_method
 from .text import effort
 
@@ -29,32 +30,25 @@ def methods(estimate: Estimate) -> str:
         fitted = f"fitted {count} times, each time on other draws than it was used on" if count > 1 else "fitted once"
         body = f"<p><b>{escaped(method_names(estimate))}</b>, {fitted}, in {took}.</p>"
     lines = "".join(f"<p>{escaped(line)}</p>\n" for line in effort(estimate.info))
-    return f"""<section aria-labelledby="methods">
-<h2 id="methods">How it was done</h2>
-{body}
-{lines}</section>
-"""
+    return charts.section("methods", "How it was done", f"{body}\n{lines}")
 
 
 def _stacked(estimate: Estimate, members: list["Member"]) -> str:
-    def share(part: float) -> str:
-        return f'<td class="right">{part:.0%}</td><td class="bar">{charts.weight_bar(part)}</td>'
+    def share(part: float) -> tuple[Cell, Cell]:
+        return (f"{part:.0%}", "right"), (charts.weight_bar(part), "bar")
 
     rows = []
     for m in members:
         left = "–" if not math.isfinite(m.ratio) else f"{100 * m.ratio:.3g} %"
-        numbers = f'<td class="right">{left}</td><td class="right">{escaped(_duration(m.seconds))}</td>'
-        rows.append(f'<tr><th scope="row" class="whole">{escaped(m.name)}</th>{share(m.share)}{numbers}</tr>')
+        numbers = (left, "right"), (escaped(_duration(m.seconds)), "right")
+        rows.append([(escaped(m.name), "whole"), *share(m.share), *numbers])
     rest = share(max(0.0, 1 - sum(m.share for m in members)))
-    rows.append(f'<tr><th scope="row">plain mean</th>{rest}<td class="right">100 %</td><td></td></tr>')
-    head = (
-        '<tr><th scope="col">method</th><th scope="col" class="right">weight</th><th scope="col" class="bar"></th>'
-        '<th scope="col" class="right">variance left</th><th scope="col" class="right">seconds</th></tr>'
-    )
+    rows.append([("plain mean", ""), *rest, ("100 %", "right"), ("", "")])
+    head = [("method", ""), ("weight", "right"), ("", "bar"), ("variance left", "right"), ("seconds", "right")]
     return f"""<p>Several methods were fitted and combined. Each output has its own weights, at least 0 and at most 1 in
 all, chosen at draws that the methods were not fitted on. Here are the averages over the outputs, and how much of the
 variance each method alone would leave (median).</p>
-{scroll("Methods", f"<thead>{head}</thead><tbody>{''.join(rows)}</tbody>")}
+{charts.table("Methods", head, rows)}
 {_alone(estimate, members)}<p class="note">Altogether {escaped(seconds_of(estimate.info))}.</p>
 {_weights(estimate, members)}"""
 
@@ -77,14 +71,13 @@ def _weights(estimate: Estimate, members: list["Member"]) -> str:
     outputs = len(estimate.labels)
     if any(len(m.weights) != outputs * (1 if estimate.sd is None else 2) for m in members) or outputs < 2:
         return ""
-    head = "".join(f'<th scope="col" class="right">{escaped(m.name, 40)}</th>' for m in members)
+    head = [("output", ""), *((escaped(m.name, 40), "right") for m in members)]
     rows = []
     for k, label in enumerate(estimate.labels[:MOST_TABLE_ROWS]):
-        cells = (f'<td class="right{" none" if m.weights[k] < 0.005 else ""}">{m.weights[k]:.2f}</td>' for m in members)
-        rows.append(f'<tr><th scope="row">{label_html(label)}</th>{"".join(cells)}</tr>')
+        weights = ((f"{m.weights[k]:.2f}", "right none" if m.weights[k] < 0.005 else "right") for m in members)
+        rows.append([(label_html(label), ""), *weights])
     name = "Weights of every output"
-    table = f'<thead><tr><th scope="col">output</th>{head}</tr></thead><tbody>{"".join(rows)}</tbody>'
-    return f"<details><summary>{name}</summary>{scroll(name, table)}</details>"
+    return f"<details><summary>{name}</summary>{charts.table(name, head, rows)}</details>"
 
 
 def method_names(estimate: Estimate) -> str:
@@ -133,8 +126,3 @@ def _duration(seconds: float) -> str:
     if seconds < 0.1:
         return f"{1000 * seconds:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
-
-
-def scroll(name: str, table: str) -> str:
-    """Return a table that scrolls inside its box, by keyboard too."""
-    return f'<div class="scroll" role="region" aria-label="{escaped(name)}" tabindex="0"><table>{table}</table></div>'

@@ -7,7 +7,7 @@ labels and messages above all, passes through `escaped`.
 import base64
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 
 import numpy as np
@@ -15,13 +15,14 @@ import numpy as np
 from .. import __version__
 from ..judging.diagnostics import ALARMS, STEIN_LIMIT, Code, Status, limits_of_rhat
 from ..judging.error_bars import split_rhat, tail_index
-from ..result import Estimate, listed
+from ..result import Estimate
 from ..runtime.arrays import refuse_target, whole_file
+from ..runtime.validation import listed
 from . import charts
 from .charts import escaped, label_html
 from .check import chains, effective, tails
 from .meaning import MEANINGS
-from .members import MOST_NAMED, MOST_TABLE_ROWS, members_of, method_names, methods, scroll, seconds_of
+from .members import MOST_NAMED, MOST_TABLE_ROWS, members_of, method_names, methods, seconds_of
 from .running import typical
 from .text import CALM, HEADER, output_rows, times
 
@@ -121,13 +122,11 @@ def _picture(estimate: Estimate) -> str:
         spread = (
             f'<p class="note">Of {len(estimate.labels)} outputs, shown are the {end} that gained least and '
             f"the {end} that gained most. One in ten gains less than {times(tenth)}, half gain more than "
-            f"{times(half)}, one in ten gains more than {times(most).removeprefix('> ')}.</p>"
+            f"{times(half)}, one in ten gains more than {times(most).removeprefix('> ')}.</p>\n"
         )
     key = charts.legend(("plain", "plain 95 % interval"), ("controlled", "controlled 95 % interval"))
     bars = charts.legend(("plain", "plain = 1"), ("controlled", "controlled"))
-    return f"""<section aria-labelledby="gained">
-<h2 id="gained">What was gained</h2>{spread}
-<div class="charts">
+    body = f"""{spread}<div class="charts">
 <figure>{key}{charts.forest(estimate, rows)}
 <figcaption>Intervals for each mean, about the controlled mean, in plain standard errors. A shorter bar is a more
 accurate mean.</figcaption></figure>
@@ -135,8 +134,8 @@ accurate mean.</figcaption></figure>
 <figcaption>The gain, on a log scale: 10× is as good as ten times as many draws. Thin lines are 90 % intervals of the
 gain itself.</figcaption></figure>
 </div>
-</section>
 """
+    return charts.section("gained", "What was gained", body)
 
 
 def _settling(estimate: Estimate) -> str:
@@ -145,44 +144,34 @@ def _settling(estimate: Estimate) -> str:
     k = typical(estimate)
     which = "This is the output whose gain is the median one. " if len(estimate.labels) > 1 else ""
     key = charts.legend(("plain", "plain mean, 95 % band"), ("controlled", "controlled mean, 95 % band"))
-    return f"""<section aria-labelledby="settling">
-<h2 id="settling">How the mean settles: {label_html(estimate.labels[k])}</h2>
-<figure>{key}{charts.trace(estimate, k)}
+    body = f"""<figure>{key}{charts.trace(estimate, k)}
 <figcaption>The mean of the first draws, as they come in. {which}The control variate is the final one
 throughout.</figcaption></figure>
-</section>
 """
+    return charts.section("settling", f"How the mean settles: {label_html(estimate.labels[k])}", body)
 
 
 def _table(estimate: Estimate) -> str:
     rows = []
     with_status = any(_statuses(estimate))  # no empty column
     for cells, found in output_rows(estimate, charts.LAYOUT.label):
-        label, plain, better, gain, method, _ = cells
-        helped = method != "plain"
-        quiet = "" if helped else " none"
-        rows.append(
-            f'<tr><th scope="row"><bdi>{escaped(label)}</bdi></th><td class="right">{escaped(plain)}</td>'
-            f'<td class="right{" best" if helped else ""}">{escaped(better)}</td>'
-            f'<td class="right{quiet}">{escaped(gain)}</td><td class="{quiet}">{escaped(method)}</td>'
-            + (f"<td>{_status_words(found)}</td></tr>" if with_status else "</tr>")
+        label, *shown = map(escaped, cells[:-1])
+        kinds = (
+            ("right", "right best", "right", "") if cells[4] != "plain" else ("right", "right", "right none", "none")
         )
+        words = [(_status_words(found), "")] if with_status else []
+        rows.append([(f"<bdi>{label}</bdi>", ""), *zip(shown, kinds, strict=True), *words])
     left = len(rows) - MOST_TABLE_ROWS
     more = f'<p class="note">… and {left} more; <code>result.summary()</code> has them all.</p>' if left > 0 else ""
-    numbers = {1, 2, 3}
-    head = "".join(
-        f'<th scope="col"{" class=right" if i in numbers else ""}>{escaped(name or "output")}</th>'
-        for i, name in enumerate(HEADER if with_status else HEADER[:-1])
-    )
-    return f"""<section aria-labelledby="table">
-<h2 id="table">Every mean</h2>
-<p class="note">Each number is rounded by its own Monte Carlo standard error (mcse). Gain is how many times as many
-draws the plain mean would need. It counts with draws that have not come, so it may be less than the ratio of the
-squared errors.</p>
-{scroll("Every mean", f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows[:MOST_TABLE_ROWS])}</tbody>")}
+    names = HEADER if with_status else HEADER[:-1]
+    head = [(escaped(name or "output"), "right" if i in (1, 2, 3) else "") for i, name in enumerate(names)]
+    body = f"""<p class="note">Each number is rounded by its own Monte Carlo standard error (mcse). Gain is how many
+times as many draws the plain mean would need. It counts with draws that have not come, so it may be less than the ratio
+of the squared errors.</p>
+{charts.table("Every mean", head, rows[:MOST_TABLE_ROWS])}
 {more}
-</section>
 """
+    return charts.section("table", "Every mean", body)
 
 
 def _diagnostics(estimate: Estimate) -> str:
@@ -197,33 +186,24 @@ def _diagnostics(estimate: Estimate) -> str:
         f"<span>{escaped(text)}</span></li>"
         for fine, text in _checks(estimate, set(about))
     )
-    return f"""<section aria-labelledby="diagnostics">
-<h2 id="diagnostics">Can it be believed?</h2>
-<ul class="checks">{lines}</ul>
-{notes}
-</section>
-"""
+    return charts.section("diagnostics", "Can it be believed?", f'<ul class="checks">{lines}</ul>\n{notes}\n')
 
 
-def _checks(estimate: Estimate, codes: set[Code]) -> list[tuple[bool, str]]:
-    checks = []
+def _checks(estimate: Estimate, codes: set[Code]) -> Iterator[tuple[bool, str]]:
     if Code.STEIN_MEAN in codes:
-        checks.append((False, "Scores do not fit the draws: see below."))
+        yield False, "Scores do not fit the draws: see below."
     elif any(Code.CONSTANT not in {s.code for s in found} for found in estimate.status):
         least = f"no Stein mean is more than {STEIN_LIMIT:g} standard errors from zero"
-        checks.append((True, f"Scores fit the draws: {least}, the value they all have for correct scores."))
+        yield True, f"Scores fit the draws: {least}, the value they all have for correct scores."
     varies = _varying(estimate)
     if varies.any():
         names = [label for label, kept in zip(estimate.labels, varies, strict=True) if kept]
         values, size = estimate.values[..., varies], estimate.values.shape[0] * estimate.values.shape[1]
         fewest = np.minimum(estimate.plain.ess, estimate.ess).reshape(-1)[varies]
         rhat = split_rhat(values)
-        checks += [
-            chains(names, rhat, limits_of_rhat(values, rhat)),
-            effective(names, fewest, size),
-            tails(names, tail_index(values)),
-        ]
-    return checks
+        yield chains(names, rhat, limits_of_rhat(values, rhat))
+        yield effective(names, fewest, size)
+        yield tails(names, tail_index(values))
 
 
 def _found(code: Code, about: Sequence[tuple[str, Status]]) -> str:
@@ -246,12 +226,8 @@ def _found(code: Code, about: Sequence[tuple[str, Status]]) -> str:
 def _citation(estimate: Estimate) -> str:
     used = [m.name for m in members_of(estimate.info) if m.share > 0.005] or list(estimate.method)
     lines = "\n".join(map(escaped, bibtex(used).split("\n")))
-    return f"""<section aria-labelledby="cite">
-<h2 id="cite">How to cite</h2>
-<p>Please cite the software and the papers of the methods that did the work.</p>
-<pre tabindex="0">{lines}</pre>
-</section>
-"""
+    asked = "Please cite the software and the papers of the methods that did the work."
+    return charts.section("cite", "How to cite", f'<p>{asked}</p>\n<pre tabindex="0">{lines}</pre>\n')
 
 
 # Pieces ----------------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from rich.text import Text
 
 from ..judging.diagnostics import ALARMS, RACED, STEIN_LIMIT, Code, Status, SteinCheck
 from ..judging.verdict import BEYOND
-from ..result import Estimate, listed
+from ..result import Estimate
+from ..runtime.validation import listed
 from .terminal import clean, short_method
 
 HEADER = ("", "plain ± mcse", "controlled ± mcse", "gain", "method", "status")
@@ -39,10 +40,9 @@ def plus_minus(mean: float, error: float) -> str:
     if error <= 1e-9 * abs(mean):  # as good as exact: its digits would fill the line
         return f"{mean:.10g} ± {error:.0e}" if error else f"{mean:.10g} ± 0"
     largest = max(abs(mean), error)
-    exponent = math.floor(math.log10(largest))
+    exponent = max(math.floor(math.log10(largest)), -300)
     if exponent < -4 or exponent > 7:
-        scale = 10.0**exponent if exponent > -300 else 1e-300
-        return f"({_rounded(mean / scale, error / scale)})e{exponent if exponent > -300 else -300:+03d}"
+        return f"({_rounded(mean / 10.0**exponent, error / 10.0**exponent)})e{exponent:+03d}"
     return _rounded(mean, error)
 
 
@@ -59,19 +59,17 @@ def times(factor: float) -> str:
     return f"{float(f'{factor:.1e}'):g}×" if factor <= 1e5 else "> 1e5×"
 
 
-def gain_cells(estimate: Estimate) -> list[str]:
-    """Return the gain of every output with its 90 % interval, or its lower end alone where that is all there is."""
+def gain_cells(estimate: Estimate) -> Iterator[str]:
+    """Yield the gain of every output with its 90 % interval, or its lower end alone where that is all there is."""
     gain = estimate.gain
-    cells = []
     for value, (low, high) in zip(np.asarray(gain).reshape(-1), gain.interval().reshape(-1, 2), strict=True):
         if low == high or not math.isfinite(value):
-            cells.append(times(value))
+            yield times(value)
         elif high > BEYOND.vague * low and low >= 2:
-            cells.append(f"> {times(low).removeprefix('> ')}")
+            yield f"> {times(low).removeprefix('> ')}"
         else:
             ends = [times(x).removesuffix("×") for x in (low, high)]
-            cells.append(f"{times(value)} ({ends[0]} – {ends[1]})")
-    return cells
+            yield f"{times(value)} ({ends[0]} – {ends[1]})"
 
 
 def output_rows(
@@ -80,13 +78,12 @@ def output_rows(
     """Yield the cells of every output, then those of its standard deviations and quantiles where asked for."""
     for name, part in estimate.parts():
         plain, better = part.flat()
-        gains = gain_cells(part)
-        for k, label in enumerate(part.labels):
+        for k, (label, gain) in enumerate(zip(part.labels, gain_cells(part), strict=True)):
             cells = (
                 name.format(clean(label, longest)),
                 plus_minus(plain.mean[k], plain.standard_error[k]),
                 plus_minus(better.mean[k], better.standard_error[k]),
-                gains[k],
+                gain,
                 short_method(part.method[k]),
                 ", ".join(status.name for status in part.status[k]),
             )

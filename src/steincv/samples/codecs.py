@@ -41,17 +41,17 @@ def decoded(data: bytes, codecs: Sequence[Codec], shape: tuple[int, ...], dtype:
         size = max(1 << 20, 100 * len(data))
     value: Any = data
     for codec in reversed(codecs):
-        value = _undone(codec, value, size, shape, dtype)
+        value = _undone(codec, value, size, shape)
     array = np.asarray(value)
     if array.size != count:
         raise Damaged(f"has {array.size} entries of {count}")
     return array.reshape(shape)
 
 
-def _undone(codec: Codec, value: Any, size: int, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+def _undone(codec: Codec, value: Any, size: int, shape: tuple[int, ...]) -> Any:
     name, settings = codec
     if name == "bytes":
-        return _numbers(value, settings, shape, dtype)
+        return _numbers(value, settings, shape)
     if name == "transpose":
         order = settings.get("order")
         order = {"C": list(range(len(shape))), "F": list(range(len(shape)))[::-1]}.get(str(order), order)
@@ -70,7 +70,7 @@ def _undone(codec: Codec, value: Any, size: int, shape: tuple[int, ...], dtype: 
     return expanded(name, bytes(value), size)
 
 
-def _numbers(value: Any, settings: dict[str, Any], shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def _numbers(value: Any, settings: dict[str, Any], shape: tuple[int, ...]) -> np.ndarray:
     """Read the bytes of numbers or of text of one length, in their order."""
     stored = np.dtype(settings["dtype"])
     length = stored.itemsize * math.prod(shape)

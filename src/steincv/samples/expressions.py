@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.special
 
-from ..runtime.validation import InputError
+from ..runtime.validation import InputError, listed
 
 
 class Limits(NamedTuple):
@@ -58,12 +58,12 @@ def evaluate(text: str, columns: Mapping[str, np.ndarray]) -> np.ndarray:
     >>> evaluate("x[0] ** 2 + (y > 0)", {"x[0]": np.array([1.0, 2.0]), "y": np.array([-1.0, 1.0])})
     array([1., 5.])
     """
-    walk = _Walk(text, {_key(name): column for name, column in columns.items()} | dict(columns), tuple(columns))
+    walk = _Walk(text, columns)
     # Not finite is reported below with its numbers, better than NumPy's warnings can.
     with np.errstate(all="ignore"):
         values = walk(_parse(text), 0)
     if not walk.used:
-        raise InputError(f"`{text}` uses no parameter. Known are {_listed(tuple(columns))}.")
+        raise InputError(f"`{text}` uses no parameter. Known are {listed(walk.names, 12)}.")
     values = np.asarray(values, dtype=np.float64)
     bad = ~np.isfinite(values)
     if bad.any():
@@ -95,8 +95,10 @@ def _parse(text: str) -> ast.AST:
 class _Walk:
     """Evaluates a syntax tree, node by allowed node, and remembers which parameters it met."""
 
-    def __init__(self, text: str, columns: Mapping[str, np.ndarray], names: tuple[str, ...]):
-        self.text, self.columns, self.names = text, columns, names
+    def __init__(self, text: str, columns: Mapping[str, np.ndarray]):
+        self.text, self.names = text, tuple(columns)
+        known = {name: (name, column) for name, column in columns.items()}
+        self.columns = {_key(name): entry for name, entry in known.items()} | known  # as it is written comes first
         self.used: set[str] = set()
 
     def __call__(self, node: ast.AST, depth: int) -> Any:
@@ -144,10 +146,9 @@ class _Walk:
         return [str(number) for number in numbers]
 
     def _parameter(self, name: str) -> np.ndarray:
-        column = self.columns.get(name, self.columns.get(_key(name)))
-        if column is not None:
-            same = [known for known in self.names if _key(known) == _key(name)]
-            self.used.add(name if name in same else same[-1])
+        if (key := name if name in self.columns else _key(name)) in self.columns:
+            known, column = self.columns[key]
+            self.used.add(known)
             return column
         entries = [known for known in self.names if known.startswith(f"{name}[")]
         if entries:
@@ -158,7 +159,7 @@ class _Walk:
         else:
             close = difflib.get_close_matches(name, self.names, n=1, cutoff=0.5)
             hint = f"did you mean {close[0]}? Known are" if close else "known are"
-            hint += f" {_listed(self.names)}"
+            hint += f" {listed(self.names, 12)}"
         raise InputError(f"`{self.text}`: there is no parameter `{name}`; {hint}.")
 
     def _call(self, name: str, arguments: list[Any]) -> Any:
@@ -180,7 +181,3 @@ class _Walk:
 def _key(name: str) -> str:
     """Names are looked up without spaces: `cov[1, 2]` and `cov[1,2]` are the same."""
     return name.replace(" ", "")
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")

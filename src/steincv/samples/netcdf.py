@@ -2,7 +2,7 @@
 
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -107,8 +107,7 @@ def _packing(path: Path, name: str, item: h5py.h5d.DatasetID) -> Packing | None:
 # Variables -------------------------------------------------------------------------------------------
 
 
-def _variables(path: Path, group: h5py.h5g.GroupID, axes: dict[tuple[int, int], str], size: int) -> list[Variable]:
-    found = []
+def _variables(path: Path, group: h5py.h5g.GroupID, axes: dict[tuple[int, int], str], size: int) -> Iterator[Variable]:
     for key, item in _datasets(group):
         if _text(item, b"NAME").startswith(NO_VARIABLE):
             continue
@@ -116,8 +115,7 @@ def _variables(path: Path, group: h5py.h5g.GroupID, axes: dict[tuple[int, int], 
         own = h5py.h5a.exists(item, b"REFERENCE_LIST") or _text(item, b"CLASS").startswith(b"DIMENSION_SCALE")
         shape = tuple(int(n) for n in item.shape or ())
         dims = (key,) if own and len(shape) == 1 else tuple(axes.get((address, k), "") for k in range(len(shape)))
-        found.append(_variable(path, key, dims, shape, item, size))
-    return found
+        yield _variable(path, key, dims, shape, item, size)
 
 
 def _variable(

@@ -190,11 +190,10 @@ class Samples:
         if draws.ndim == 2:
             draws, scores = draws[None], scores[None]
         dim = draws.shape[-1]
-        if isinstance(names, str):
-            raise InputError(f"`names` is the string {names!r}, expected a sequence of {dim} strings.")
         names = (labels or default_names(dim)) if names is None else names
-        if not isinstance(names, Iterable):
-            raise InputError(f"`names` is {names!r}, expected a sequence of {dim} strings.")
+        if isinstance(names, str) or not isinstance(names, Iterable):
+            kind = "the string " if isinstance(names, str) else ""
+            raise InputError(f"`names` is {kind}{names!r}, expected a sequence of {dim} strings.")
         names = tuple(names)
         for i, name in enumerate(names):
             if not isinstance(name, str):

@@ -25,7 +25,7 @@ PAIRS = ((DRAWS, SCORES), ("draws", "scores"))
 def open_source(path: Openable) -> Source:
     """Open a Zarr folder, a NetCDF file, or a dataset that is open already (its arrays may be Dask's)."""
     if not isinstance(path, str | os.PathLike):
-        return _labelled("the dataset", _groups_of(path), ExitStack())
+        return _labelled("the dataset", groups_of(path), ExitStack())
     file = Path(path)
     if not file.exists():
         raise InputError(f"{file}: no such file.")
@@ -38,7 +38,8 @@ def open_source(path: Openable) -> Source:
         return replace(source, closing=opened.pop_all())
 
 
-def _groups_of(data: Union["xarray.Dataset", "xarray.DataTree"]) -> Callable[[str], Labelled | None]:
+def groups_of(data: Union["xarray.Dataset", "xarray.DataTree"]) -> Callable[[str], Labelled | None]:
+    """Return a function that gives the dataset of a name, "" for the root, or None where there is no such group."""
     if not (hasattr(data, "data_vars") or hasattr(data, "children")):
         raise InputError(f"`path` is a {type(data).__name__}, expected the path of a file, or a dataset of xarray.")
     tree: Any = data

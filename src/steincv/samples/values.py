@@ -4,14 +4,14 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from ..runtime.validation import InputError
-from .samples import Parameters, Samples, default_names, finite_array
+from .samples import Parameters, Samples, default_names, finite_array, spread_about
 from .source import Source, Tile
 
 
@@ -61,8 +61,7 @@ def values_of(f: Any, samples: Samples) -> Values:
     if isinstance(out, dict):
         return join(out)
     name = getattr(f, "__name__", "f").replace("<lambda>", "f")
-    joined = join({name: out})
-    return Values(joined.array, joined.labels, out.shape[2:])
+    return replace(join({name: out}), shape=out.shape[2:])
 
 
 def by_name(f: Any, samples: Samples) -> Any:
@@ -205,8 +204,7 @@ class Unit:
     @classmethod
     def of(cls, array: np.ndarray) -> "Unit":
         center = array.mean(axis=(0, 1))
-        largest = np.abs(array - center).max(axis=(0, 1))
-        return cls(center, np.where(largest > 0, largest, 1.0))
+        return cls(center, spread_about(array, center))
 
     def __call__(self, array: np.ndarray) -> np.ndarray:
         return (array - self.center) / self.scale

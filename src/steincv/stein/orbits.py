@@ -63,23 +63,11 @@ def orbits(
     rng: np.random.Generator,
 ) -> Orbits:
     """Run an orbit of so many states from every draw, in the given coordinates."""
-    parts = [
-        _orbits(x[i : i + SETTINGS.batch], scores[i : i + SETTINGS.batch], model, coordinates, states, step, rng)
-        for i in range(0, len(x), SETTINGS.batch)
-    ]
-    return Orbits(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("draws", "scores", "weight")))
-
-
-def _orbits(
-    x: np.ndarray,
-    scores: np.ndarray,
-    model: LogDensity,
-    coordinates: Coordinates,
-    states: int,
-    step: float,
-    rng: np.random.Generator,
-) -> Orbits:
     n, dim = x.shape
+    if n > SETTINGS.batch:
+        some = [slice(i, i + SETTINGS.batch) for i in range(0, n, SETTINGS.batch)]
+        parts = [vars(orbits(x[i], scores[i], model, coordinates, states, step, rng)).values() for i in some]
+        return Orbits(*map(np.concatenate, zip(*parts, strict=True)))
     backward = rng.integers(states, size=n)
     momentum = rng.standard_normal((n, dim))
     draws, gradients = np.repeat(x[:, None], states, axis=1), np.repeat(scores[:, None], states, axis=1)

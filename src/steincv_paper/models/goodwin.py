@@ -23,7 +23,7 @@ from steincv.evidence.power_posterior import PowerPosterior
 from steincv.runtime.validation import InputError, whole_number
 from steincv.samples.samples import Samples
 
-from .example import Example
+from . import Example
 from .runge_kutta import euler, solve
 
 RHO, SIGMA = 10, 0.1
@@ -71,10 +71,7 @@ class Goodwin:
     @classmethod
     def simulate(cls, species: int = 3, observed: str = "all", integrator: str = "ode", seed: int = 0) -> "Goodwin":
         species = whole_number("species", species, 3)
-        for name, value, allowed in (
-            ("observed", observed, OBSERVED),
-            ("integrator", integrator, INTEGRATORS),
-        ):
+        for name, value, allowed in (("observed", observed, OBSERVED), ("integrator", integrator, INTEGRATORS)):
             if value not in allowed:
                 raise InputError(f"`{name}` must be one of {', '.join(map(repr, allowed))}, got {value!r}.")
         with jax.enable_x64(True):

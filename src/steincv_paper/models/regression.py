@@ -16,7 +16,7 @@ from steincv.evidence.power_posterior import PowerPosterior
 from steincv.runtime.validation import whole_number
 from steincv.samples.samples import Samples
 
-from .example import Example
+from . import Example
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,24 +14,11 @@ import numpy as np
 from steincv.evidence.bijections import Positive
 from steincv.evidence.power_posterior import PowerPosterior
 
-from .example import Example
+from . import Example
 from .runge_kutta import solve
 
-DATA = np.array(
-    [
-        -0.06490138,
-        2.02537948,
-        1.52346755,
-        0.4364239,
-        -1.77524756,
-        -1.8770353,
-        -1.05465152,
-        0.95923282,
-        1.9585506,
-        1.40655333,
-        -0.15664748,
-    ]
-)
+DATA = np.array([-0.06490138, 2.02537948, 1.52346755, 0.4364239, -1.77524756, -1.8770353, -1.05465152, 0.95923282,
+                 1.9585506, 1.40655333, -0.15664748])  # fmt: skip
 SIGMA, PRIOR_SD = 0.1, 0.25
 # Within three prior standard deviations x is right to 1e-5 sigma.
 STEPS = 100

@@ -1,11 +1,12 @@
-r"""Find which coordinates act as the scale of which others.
+r"""Find which coordinates act as the scale of which others, and which bend the location of which.
 
 Moving the log scale of coordinate i along coordinate k changes the Fisher divergence at the rate
 
 $$ 2 E[(e_i s_i - (A^{-1}e)_i z_i) z_k + e_k (z_i s_i + 1)], \qquad e = z + A s, $$
 
-which vanishes draw by draw for a normal distribution, so its noise is small where there is nothing to find. The
-matrix of all pairs costs two products of matrices. (The simpler $E[(z_i s_i + 1) z_k]$ will not do: by Stein's
+and moving its location along $q(z_k) = (z_k^2 - 1) / \sqrt 2$ at the rate $2 E[e_k q'(z_k) s_i - (A^{-1}e)_i q(z_k)]$.
+Both vanish draw by draw for a normal distribution, so their noise is small where there is nothing to find. The
+matrices of all pairs cost two products of matrices each. (The simpler $E[(z_i s_i + 1) z_k]$ will not do: by Stein's
 identity it is zero under every density.)
 """
 
@@ -30,6 +31,8 @@ class Screening(NamedTuple):
     beside: float = 0.25  # and of what the strongest parent promises, to enter together with it
     most: int = 8  # parents that scale
     also: int = 8  # parents that only locate
+    bow: float = 0.1  # a bent location counts if it alone lowers the divergence by so much: in rats and random effects
+    bow_of_two: float = 0.25  # weak ones cost a tenth to a quarter of the gain; and by this part of what its two have
     hub: float = 0.02  # their least mean squared partial correlation with the children, or, with many children, this
     hub_of_all: float = 0.5  # over their number: the mean of k effects shares about 1 / k with each
     candidates: int = 64  # parents looked at in more than `wide` dimensions
@@ -39,38 +42,69 @@ class Screening(NamedTuple):
 SCREENING = Screening()
 
 
-def falls(z: np.ndarray, s: np.ndarray, a: Metric, weights: np.ndarray, parents: np.ndarray) -> Pair:
-    """Return, for each pair (child, parent) alone, how far a Newton step lowers the divergence, and that of noise.
+class Falls(NamedTuple):
+    """How far a Newton step in a log scale or a location lowers the divergence, `(child, parent)`, and that of noise.
 
     Zero where a rate is within its noise.
     """
+
+    scale: Float[np.ndarray, "child parent"]
+    location: Float[np.ndarray, "child parent"]
+    noise: Float[np.ndarray, "child parent"]
+
+
+def falls(z: np.ndarray, s: np.ndarray, a: Metric, weights: np.ndarray, parents: np.ndarray) -> Falls:
+    """Return what each pair alone promises."""
     e, inner = a.residuals(z, s)
     z = z - a.mean
-    child, work, pull, parent = e * s - inner * z, z * s + 1, e[:, parents], z[:, parents]
-    heavy = weights[:, None] * len(z)
-    child, heavy_work = child * heavy, work * heavy
-    total = np.zeros((z.shape[1], len(parents)))
+    parent, pull = z[:, parents], e[:, parents]
+    square = weights @ parent**2
+    unit = parent / np.sqrt(square)
+    bow, bend = (unit**2 - 1) / np.sqrt(2), unit * np.sqrt(2 / square)  # q and its slope
+    work, heavy = z * s + 1, weights[:, None] * len(z)
+    spread, precision = (m if m.ndim == 1 else np.diag(m) for m in (a.spread, a.precision))
+    stiff = spread * (weights @ s**2) + precision * (weights @ z**2) + 2
+    scale = _newton(
+        [((e * s - inner * z) * heavy, parent), (work * heavy, pull)],
+        np.outer(stiff, square) + np.outer(weights @ work**2, spread[parents]),
+        np.sqrt(square),
+        parents,
+    )
+    lowered, by_chance = _newton(
+        [(-inner * heavy, bow), (s * heavy, pull * bend)],
+        np.outer(precision, weights @ bow**2) + (s**2 * heavy / len(z)).T @ bend**2 * spread[parents],
+        1.0,
+        parents,
+    )
+    own = weights @ (e * inner)
+    enough = np.maximum(SCREENING.bow, SCREENING.bow_of_two * np.add.outer(own, own[parents]))
+    return Falls(
+        scale[0], np.where(lowered > enough, lowered, 0.0), scale[1] + np.where(lowered > enough, by_chance, 0)
+    )
+
+
+def _newton(terms: list[Pair], curvature: np.ndarray, size: np.ndarray | float, parents: np.ndarray) -> Pair:
+    """Return the falls of Newton steps whose rates are sums of products, and those of noise; `size`: of a parent."""
+    n, dim = terms[0][0].shape
+    total = np.zeros((dim, len(parents)))
     squares = np.zeros_like(total)
-    edges = np.linspace(0, len(z), min(SCREENING.batches, len(z) // 4) + 1).astype(int)
+    edges = np.linspace(0, n, min(SCREENING.batches, n // 4) + 1).astype(int)
     for start, stop in pairwise(edges):
-        rows = slice(start, stop)
-        one = (child[rows].T @ parent[rows] + heavy_work[rows].T @ pull[rows]) / (stop - start)
+        one = sum((child[start:stop].T @ parent[start:stop] for child, parent in terms), np.zeros_like(total))
+        one /= stop - start
         total += one
         squares += one**2
     count = len(edges) - 1
     mean = total / count
     variance = np.maximum(squares / count - mean**2, 0) / (count - 1)
-    mean[parents, np.arange(len(parents))] = 0.0  # a coordinate is not its own scale
-    spread, precision = (m if m.ndim == 1 else np.diag(m) for m in (a.spread, a.precision))
-    stiff = spread * (weights @ s**2) + precision * (weights @ z**2) + 2
-    curvature = np.outer(stiff, weights @ parent**2) + np.outer(weights @ work**2, spread[parents])
-    unit = np.abs(mean / curvature) * np.sqrt(weights @ parent**2)
+    mean[parents, np.arange(len(parents))] = 0.0  # a coordinate is not its own parent
+    unit = np.abs(mean / curvature) * size
     seen = (mean**2 > SCREENING.sure**2 * variance) & (unit > SCREENING.least)
     return np.where(seen, (mean**2 - variance) / curvature, 0.0), variance / curvature
 
 
 def find_parents(z: np.ndarray, s: np.ndarray, bent: np.ndarray) -> Shape | None:
-    """Return what a coupling may fit, or None if no coordinate is seen to scale others."""
+    """Return what a coupling may fit, or None if no coordinate is seen to scale or bend others."""
     dim = z.shape[1]
     candidates = np.arange(dim)
     a, weights = robust_metric(z, s, is_dense(*z.shape))
@@ -78,11 +112,11 @@ def find_parents(z: np.ndarray, s: np.ndarray, bent: np.ndarray) -> Shape | None
     by_coordinate = weights @ (e * inner)
     if dim > SCREENING.wide:
         candidates = np.sort(np.argsort(-by_coordinate)[: SCREENING.candidates])
-    fall, noise = falls(z, s, a, weights, candidates)
-    left = fall.copy()
+    fall = falls(z, s, a, weights, candidates)
+    left = fall.scale + fall.location
     chosen: list[int] = []  # positions among the candidates, strongest first; a parent is nobody's child
     first = left.sum(axis=0).max()
-    least = np.maximum(SCREENING.share * by_coordinate.sum(), SCREENING.chance * noise.sum(axis=0))
+    least = np.maximum(SCREENING.share * by_coordinate.sum(), SCREENING.chance * fall.noise.sum(axis=0))
     while len(chosen) < SCREENING.most:
         promise = left.sum(axis=0)
         promise[promise < np.maximum(least, SCREENING.beside * first)] = 0.0
@@ -95,11 +129,11 @@ def find_parents(z: np.ndarray, s: np.ndarray, bent: np.ndarray) -> Shape | None
     if not chosen:
         return None
     scales = candidates[chosen]
-    pairs = fall[:, chosen] > 0
-    pairs[scales] = False
+    pairs, bowed = fall.scale[:, chosen] > 0, fall.location[:, chosen] > 0
+    pairs[scales] = bowed[scales] = False
     hubs = _hubs(a, np.asarray(pairs.any(axis=1)), scales)
-    pairs[hubs] = False
-    children = np.flatnonzero(pairs.any(axis=1))
+    pairs[hubs] = bowed[hubs] = False
+    children = np.flatnonzero((pairs | bowed).any(axis=1))
     if not len(children):
         return None
     parents = np.concatenate([scales, hubs])
