@@ -87,7 +87,7 @@ BAD_F = {
     "a wrong number of draws": (F[:, 1:], r"`f` have shape \(4, 29\), expected \(4, 30\)"),
     "swapped axes": (F.T, r"`f` have shape \(30, 4\), expected \(4, 30\)"),
     "a number": (3.0, r"`f` have shape \(\), expected \(4, 30\)"),
-    "text": ("x[0]", "`f` has dtype <U4, expected real numbers"),
+    "text": ("x[9]", "`f` has dtype <U4, expected real numbers"),
     "complex values": (F + 1j, "`f` has dtype complex128"),
     "no outputs": (np.empty((4, 30, 0)), r"`f` is empty: it has shape \(4, 30, 0\)"),
     "a function that raises": (lambda x: x["tau"], "`f` failed when it was evaluated at the draws: TypeError"),

@@ -4,12 +4,15 @@ import json
 import subprocess
 import sys
 import time
+from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import steincv as scv
 from steincv import cli
+from steincv.runtime.arrays import refuse_target
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +103,47 @@ def test_estimate(run, file, tmp_path):
     assert run(*arguments, "--method", "polynomial:2", "--save", saved, "--force")[0] == 0
 
 
+def test_what_is_read_is_never_written_to(run, file, tmp_path, monkeypatch):
+    """Whatever --force says, and by whatever name: itself, a path with dots, a link, a second name of the file."""
+    monkeypatch.chdir(tmp_path)
+    draws = tmp_path / "draws.npz"
+    draws.write_bytes(Path(file).read_bytes())
+    before = draws.read_bytes()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.npz").symlink_to(draws)
+    (tmp_path / "hard.npz").hardlink_to(draws)
+    for option in ("--report", "--save"):
+        for name in ("draws.npz", "folder/../draws.npz", "link.npz", "hard.npz"):
+            code, out, err = run("estimate", draws, "--method", "plain", option, name, "--force")
+            assert (code, out, err.count("\n")) == (2, "", 1)
+            assert "is read and would be lost" in err
+        assert run("estimate", "link.npz", "--method", "plain", option, draws, "--force")[0] == 2
+    assert draws.read_bytes() == before
+    assert (tmp_path / "link.npz").is_symlink()
+
+
+def test_the_other_commands_write_over_no_input_either(run, tmp_path):
+    own = files("steincv") / "data" / "eight_schools.npz"
+    before = own.read_bytes()
+    state = tmp_path / "state.npz"
+    state.write_bytes(b"mine")
+    code, _, err = run("demo", "--out", own, "--force")
+    assert (code, own.read_bytes()) == (2, before)
+    assert "is read and would be lost" in err
+    code, _, err = run("evidence", "regression", "--checkpoint", state, "--out", state, "--force")
+    assert (code, state.read_bytes()) == (2, b"mine")
+    assert "is read and would be lost" in err
+    both = run("bench", "--out", tmp_path / "a.png", "--picture", tmp_path / "a.png")
+    assert (both[0], "the same file" in both[2]) == (2, True)
+
+
+def test_nothing_is_written_into_a_folder_that_is_read(tmp_path):
+    (tmp_path / "draws.zarr").mkdir()
+    with pytest.raises(scv.InputError, match="is read and would be lost"):
+        refuse_target(tmp_path / "draws.zarr" / "report.html", force=True, inputs=[tmp_path / "draws.zarr"])
+    refuse_target(tmp_path / "draws.zarr.html", force=False, inputs=[tmp_path / "draws.zarr"])
+
+
 def test_estimate_of_every_parameter(run, file):
     code, out, _ = run("estimate", file)
     assert code == 0
@@ -113,6 +157,54 @@ def test_estimate_of_a_probability(run, file):
     row = json.loads(out)["outputs"][0]
     assert row["label"] == "mu > 0"
     assert row["controlled"]["mean"] == pytest.approx(0.5, abs=0.1)
+
+
+def test_functions_take_any_name_and_arrays_beside_the_draws(run, tmp_path):
+    x = np.random.default_rng(0).normal(size=(2, 100, 3))
+    beside = {"log lik": x[..., 0] ** 2, "pred": x[..., :2], "scalar": np.ones(3), "note": np.array("pred")}
+    path = tmp_path / "a.npz"
+    np.savez(path, draws=x, scores=-x, names=["my mu", "mymu", "a=b"], **beside)
+    texts = ["my mu", "mymu", "a=b", "log lik", "pred[1]", "q = log lik", '"my mu" - mymu', 'w = "log lik" + mymu']
+    arguments = [part for text in texts for part in ("--function", text)]
+    code, out, err = run("estimate", path, "--json", "--method", "plain", *arguments)
+    assert (code, err) == (0, "")
+    found = {row["label"]: row["plain"]["mean"] for row in json.loads(out)["outputs"]}
+    lik = (x[..., 0] ** 2).mean()
+    means = [*x.mean(axis=(0, 1)), lik, x[..., 1].mean(), lik, (x[..., 0] - x[..., 1]).mean(), lik + x[..., 1].mean()]
+    assert list(found) == [*texts[:5], "q", texts[6], "w"]
+    np.testing.assert_allclose(list(found.values()), means, atol=1e-12)
+    code, _, err = run("estimate", path, "--function", "scalar")
+    assert (code, "no parameter `scalar`" in err) == (2, True)
+
+
+def test_arrays_beside_the_draws_of_one_chain(run, tmp_path):
+    x = np.random.default_rng(0).normal(size=(100, 2))
+    np.savez(tmp_path / "a.npz", draws=x, scores=-x, pred=x[:, 0] + 1)
+    code, out, _ = run("estimate", tmp_path / "a.npz", "--function", "pred", "--json", "--method", "plain")
+    assert code == 0
+    assert json.loads(out)["outputs"][0]["plain"]["mean"] == pytest.approx(x[:, 0].mean() + 1)
+
+
+def test_probabilities(run, file):
+    cuts = ("--above", "mu=0", "--above", "mu=1.5", "--above", "eta[0]=0")
+    code, out, err = run("estimate", file, "--json", "--method", "polynomial:2", *cuts)
+    assert (code, err) == (0, "")
+    rows = json.loads(out)["outputs"]
+    assert [row["label"] for row in rows] == ["P(mu > 0)", "P(mu > 1.5)", "P(eta[0] > 0)"]
+    assert [row["controlled"]["mean"] for row in rows] == pytest.approx([0.5, 0.0668, 0.5], abs=0.01)
+    code, out, _ = run("estimate", file, "--method", "plain", "--function", "q = mu**2", "--below", "q=1")
+    assert (code, "P(q <= 1)" in out) == (0, True)
+
+
+def test_strict_checks_exit_with_1(run, file, tmp_path):
+    x = np.random.default_rng(0).normal(size=(4, 500, 2))
+    np.savez(tmp_path / "a.npz", draws=x, scores=x)
+    for more in ((), ("--json",)):
+        assert run("check", tmp_path / "a.npz", *more)[0] == 0
+        assert run("check", tmp_path / "a.npz", "--strict", *more)[0] == 1
+        assert run("check", file, "--strict", *more)[0] == 0
+    for command in ((), ("check",), ("estimate",)):
+        assert "xit code" in run(*command, "--help")[1]
 
 
 def test_json_is_strict_and_alone_on_stdout(run, file):
@@ -182,6 +274,11 @@ def test_methods():
         (("estimate", "FILE", "--method", "auto:1"), "write auto"),
         (("estimate", "FILE", "--method", ""), "known are"),
         (("estimate", "FILE", "--stat", "median"), "invalid choice"),
+        (("estimate", "FILE", "--above", "mu"), "is not NAME=NUMBER, as in --above mu=0"),
+        (("estimate", "FILE", "--below", "mu=a"), "is not NAME=NUMBER, as in --below mu=0"),
+        (("estimate", "FILE", "--above", "nu=1"), "`above` names 'nu'; the outputs are mu"),
+        (("estimate", "FILE", "--above", "mu=1", "--below", "mu=0"), "give one threshold"),
+        (("estimate", "FILE", "--above", "mu=1", "--stat", "mean,sd"), "have no --stat mean,sd"),
         (("estimate", "FILE", "--folds", "9"), "4 chains"),
         (("estimate", "FILE", "--folds", "x"), "invalid int"),
         (("estimate", "FILE", "--save", "/nowhere/a.npz"), "does not exist"),

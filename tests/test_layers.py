@@ -24,7 +24,7 @@ ALLOWED = {
     "tables": {"runtime", "samples", "judging", "families", "result", "estimating", "report", "adapters"},
     "demo": set(),
     "cli": {"runtime", "families", "report", "commands"},
-    "commands": {"runtime", "samples", "result", "estimating", "report", "tables", "demo", "cli"},
+    "commands": {"runtime", "samples", "result", "estimating", "distribution", "report", "tables", "demo", "cli"},
     "__main__": {"cli"},
 }
 # Inside a method, a result may call what shows and saves it, and an estimate ask for quantiles: nothing is imported

@@ -10,8 +10,11 @@ from rich.console import Console
 
 import steincv as scv
 from steincv.judging.diagnostics import stein_check
+from steincv.report.charts import escaped
 from steincv.report.check import check, check_table, findings
 from steincv.report.figures import demo_figure, plot_forest, plot_gain, plot_trace
+from steincv.report.meaning import MEANINGS
+from steincv.report.page import page
 from steincv.report.text import (
     clean,
     html_table,
@@ -85,6 +88,35 @@ def rendered(renderable, width=200):
 )
 def test_numbers_are_rounded_by_their_errors(mean, error, shown):
     assert plus_minus(mean, error) == shown
+
+
+def test_what_is_not_so_is_not_said(gaussian_samples):
+    """The plain mean that was asked for is no failure, and too few draws are no finding."""
+    plain = scv.estimate(gaussian_samples, method=scv.MonteCarlo(), stat=("mean", "sd", 0.5))
+    for _, part in plain.parts():
+        assert all(found == () for found in part.status)
+    assert plain.gained() == "The plain means, as asked for: no control variate was fitted."
+    assert "help" not in repr(plain)
+    few = scv.Samples(gaussian_samples.draws[:, :10], gaussian_samples.scores[:, :10])
+    assert scv.geometry(few).sentences() == ["40 draws of 3 parameters are too few to tell: at least 100 are needed."]
+
+
+def test_a_stein_mean_is_told_once(gaussian_samples):
+    wrong = scv.estimate(scv.Samples(gaussian_samples.draws, gaussian_samples.draws), method=scv.Polynomial(2))
+    message = next(s.message for s in wrong.status[0] if s.code is scv.Code.STEIN_MEAN)
+    assert repr(wrong).count(message[:60]) == 1
+    assert wrong.gained() == "The plain means are reported, because the scores do not fit the draws."
+    text = page(wrong)
+    assert text.count(escaped(MEANINGS[scv.Code.STEIN_MEAN].next_step)) == 1
+    assert text.count(escaped(MEANINGS[scv.Code.STEIN_MEAN].title)) == 2  # above, and where it is explained
+
+
+def test_scores_of_the_potential_are_told_by_their_sign(gaussian_samples):
+    x = gaussian_samples.draws
+    bad = [text for fine, text in findings(check(scv.Samples(x, x))) if not fine]
+    assert "opposite sign" in bad[0]
+    assert "give -scores" in bad[0]
+    assert "opposite" not in " ".join(text for _, text in findings(check(scv.Samples(x, -2 * x))))
 
 
 def test_any_number_keeps_two_digits_of_its_error():

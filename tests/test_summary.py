@@ -63,6 +63,31 @@ def test_names_are_chosen_as_in_arviz():
         scv.summary(3)
 
 
+def test_a_tilde_leaves_names_out_as_in_arviz():
+    def shown(var_names):
+        table = scv.summary(samples(), method=QUICK, var_names=var_names)
+        assert list(table.result.summary(var_names).index) == list(table.frame().index)
+        return list(table.frame().index)
+
+    assert shown("~a") == ["b[0]"]
+    assert shown(["~b"]) == ["a"]
+    assert shown(["a", "~a"]) == ["b[0]"]  # as in ArviZ: where one name is left out, all others are shown
+    with pytest.warns(UserWarning, match=r"leaves out c, which is not there; there are a, b\[0\]"):
+        assert list(scv.summary(samples(), method=QUICK, var_names=["~c"]).frame().index) == ["a", "b[0]"]
+    x = samples().draws
+    assert list(scv.summary(scv.Samples(x, -x, ["~a", "b"]), method=QUICK, var_names="~a").frame().index) == ["~a"]
+    with pytest.raises(scv.InputError, match="leaves none of a"):
+        shown(["~a", "~b"])
+    with pytest.raises(scv.InputError, match="leaves none of a"):
+        scv.estimate(samples(), method=QUICK).summary(["~a", "~b"])
+
+
+def test_what_only_arviz_takes_is_told_what_to_write():
+    for name, value, says in (("hdi_prob", 0.94, "ci_prob=0.94"), ("round_to", 2, "frame"), ("kind", "stats", "focus")):
+        with pytest.raises(scv.InputError, match=f"`summary` has no `{name}`: .*{says}"):
+            scv.summary(samples(), method=QUICK, **{name: value})
+
+
 def test_from_the_shell(tmp_path, capsys):
     path = tmp_path / "draws.npz"
     drawn = samples()

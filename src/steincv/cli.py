@@ -48,8 +48,13 @@ EXAMPLES = """examples:
   steincv estimate draws.npz
   steincv estimate draws.npz --function 'tau = exp(log_tau)' --function 'mu > 0' --save result.npz
   steincv estimate draws.npz --report report.html
+  steincv estimate draws.npz --above mu=0
   steincv summary draws.npz --ci-prob 0.95
+
+exit codes: 0 with an answer, whatever it says; 2 for input that cannot be used; 1 from `check --strict` and
+`bench --check` if something was found
 """
+EXITS = "Exit code: 0 with an answer, whatever it says, 2 for input that cannot be used."
 
 
 def program() -> int:
@@ -70,8 +75,8 @@ def program() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return 0, or 2 with one line on stderr if the input cannot be used."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    """Run one command; return 0, 1 if `check --strict` found something, or 2 with one line on stderr for bad input."""
+    given, code = sys.argv[1:] if arguments is None else list(arguments), 0
     try:
         if given and given[0] in PAPER:
             from steincv_paper.cli import run as run_paper
@@ -79,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run_paper(given[0], given[1:])
         else:
             options = _parser().parse_args(given)
-            options.run(options)
+            code = options.run(options) or 0
         sys.stdout.flush()
     except InputError as error:
         return complain(str(error))
@@ -87,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return complain("stopped.", code=130)
-    return 0
+    return code
 
 
 def complain(message: str, code: int = 2) -> int:
@@ -126,8 +131,12 @@ def _parser() -> Parser:
         action="append",
         default=[],
         metavar="EXPR",
-        help="what to average, e.g. 'exp(log_tau)' or 'tau = exp(log_tau)'; may be repeated (default: every parameter)",
+        help="what to average: a parameter, an array beside the draws, 'exp(log_tau)' or 'tau = exp(log_tau)'; may be "
+        "repeated (default: every parameter)",
     )
+    for side, sign in (("above", ">"), ("below", "<=")):
+        words = f"the probability that NAME {sign} NUMBER instead, NAME a parameter or a --function; may be repeated"
+        estimate.add_argument(f"--{side}", action="append", default=[], metavar="NAME=NUMBER", help=words)
     estimate.add_argument("--folds", type=int, metavar="N", help="how many folds to cross-fit on (default: by chain)")
     estimate.add_argument("--stat", default="mean", choices=("mean", "mean,sd"), help="mean (default) or mean,sd")
     estimate.add_argument("--save", metavar="NPZ", help="write the whole result; steincv.Estimate.load reads it")
@@ -142,12 +151,14 @@ def _parser() -> Parser:
 
     check = commands.add_parser("check", help="are the scores those of the draws, and have the chains mixed?")
     check.add_argument("file", help=FILE_HELP)
+    check.add_argument("--strict", action="store_true", help="exit with 1 if any finding is not fine")
 
     for command in (demo, estimate, table):
         add_method(command)
     for name, command in (("demo", demo), ("estimate", estimate), ("summary", table), ("check", check)):
         command.add_argument("--json", action="store_true", help="print JSON and nothing else")
         command.set_defaults(run=_run, command=name)
+        command.epilog = EXITS
     for name, text in PAPER.items():
         commands.add_parser(name, help=text)
     return whole
@@ -159,10 +170,10 @@ def add_method(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=int, default=0, metavar="N", help="same seed, same answer (default: 0)")
 
 
-def _run(options: argparse.Namespace) -> None:
+def _run(options: argparse.Namespace) -> int | None:
     with terminal.working("loading"):
         command = import_module(f".commands.{options.command}", __package__)
-    command.run(options)
+    return command.run(options)
 
 
 # Methods ---------------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ from jaxtyping import Float
 
 from .families.auto import Auto
 from .families.method import CrossFit, Method, Simpler, Spaced, Training
+from .families.monte_carlo import MonteCarlo
 from .families.points import Points, gather
-from .judging.diagnostics import Status, stein_status
+from .judging.diagnostics import Code, Status, stein_status
 from .judging.error_bars import Average
 from .judging.passing import Choice, Passed, Series, Together, out_of_fold, pass_over
 from .judging.quantiles import block_deviation, deviation
@@ -57,7 +58,7 @@ def estimate(
 
     - `samples`: `Samples(...)`, or `Samples.open(path)` for more draws than memory holds.
     - `f`: what to average: a function of the parameters, an array of values `(chain, draw[, out...])`, a dict
-      of either, or nothing for every parameter.
+      of either, names as the table prints them (`"theta"`, `"b[age]"`), or nothing for every parameter.
     - `method`: a family; `Auto()` if not given.
     - `stat`: "mean", or `("mean", "sd")` to have the standard deviation of f under the density as well
       (`result.sd`), its second moment controlled too. Numbers between 0 and 1, as in `("mean", 0.05, 0.5, 0.95)`, are
@@ -310,8 +311,8 @@ def inputs_of(
     plan = make_folds(chains, draws, folds, gap) if cross_fit else [held_out(chains, draws, test_fraction)]
     if not cross_fit:
         enough(f"`test_fraction` = {test_fraction} leaves", chains, len(plan[0].test.draws))
-    f = by_name(f, samples)
     values = values_of(f, samples)
+    f = by_name(f, samples)
     check_standard(samples)  # before any fold is looked at: what cannot be used is named by its place among all draws
     points = gather(samples, f, values.array, orbits, coordinates, plan, spaced.seed)
     weights = None if samples.log_weights is None else Weights.of(samples.log_weights, plan)
@@ -375,7 +376,10 @@ class Judge:
             # whether that is better than the plain mean is judged below
             controlled = controlled.where(trusted, usable(choices[1]))
             methods = [self.method if mine else self.simpler.methods[k] for k, mine in enumerate(trusted)]
-        found = verdict(plain, controlled, self.alarms, self.info, guard=self.guard)
+        found, info = verdict(plain, controlled, self.alarms, self.info, guard=self.guard), self.info
+        if self.method == str(MonteCarlo()):  # nothing was asked to help, so nothing failed to
+            info = {**info, "method": "plain"}
+            found = found._replace(statuses=[[s for s in x if s.code is not Code.NO_GAIN] for x in found.statuses])
         return Estimate(
             self.labels,
             self.shape,
@@ -385,5 +389,5 @@ class Judge:
             found.reported.reshape(self.shape),
             tuple(method if used else "plain" for method, used in zip(methods, found.used, strict=True)),
             tuple(map(tuple, found.statuses)),
-            self.info,
+            info,
         )

@@ -1,6 +1,7 @@
 """The one result: the controlled estimate with the plain one always beside it."""
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,8 @@ class Estimate:
     - `controlled`: `(chain, draw, out)`, draws whose plain mean is the estimate. `values`: f itself.
     - `method`, `status`: for every output, what was used and what happened.
     - `info`: members, weights and seconds of the fit; members left out and why; orbits, where there are any.
-    - `sd`: an `Estimate` of the standard deviation of f, if asked for.
+    - `sd`: an `Estimate` of the standard deviation of f where it was asked for, `estimate(..., stat=("mean", "sd"))`;
+      None otherwise.
     - `quantiles`: an `Estimate` of every quantile that was asked for, by its level.
     """
 
@@ -63,7 +65,7 @@ class Estimate:
         return self._average.ess
 
     def interval(self, level: float = 0.95) -> np.ndarray:
-        """Intervals for the means, with a last axis of 2."""
+        """Intervals for the means, of shape `(output, 2)`: lower and upper end of each."""
         return self._average.interval(level)
 
     @property
@@ -94,7 +96,7 @@ class Estimate:
         return gain_of(self.plain, self._average, used, exact, self.values, self.controlled)
 
     def gain_interval(self, level: float = 0.9) -> np.ndarray:
-        """Intervals for the gains, with a last axis of 2."""
+        """Intervals for the gains, of shape `(output, 2)`: lower and upper end of each."""
         return self.gain.interval(level)
 
     def __getitem__(self, name: str) -> "Estimate":
@@ -119,11 +121,12 @@ class Estimate:
             {level: one[name] for level, one in self.quantiles.items()},
         )
 
-    def summary(self, var_names: Sequence[str] | None = None, round_to: int | None = None) -> "pandas.DataFrame":
+    def summary(self, var_names: str | Sequence[str] | None = None, round_to: int | None = None) -> "pandas.DataFrame":
         """A data frame with ArviZ's labels: plain and controlled side by side.
 
         `gain`, between `gain_low` and `gain_high` at 90 %, is what may be quoted: how many times as many draws the
         plain mean would need. `vrf` is the bare ratio of squared standard errors, `ess_equiv` that times `ess_mean`.
+        `var_names` are the outputs to show, or with `~` before a name all others.
         """
         import pandas
 
@@ -148,9 +151,10 @@ class Estimate:
         columns |= {"method": self.method, "status": [", ".join(s.name for s in found) for found in self.status]}
         frame = pandas.DataFrame(columns, index=list(self.labels))
         if var_names is not None:
-            kept = sorted({k for name in var_names for k in called(name, self.labels)})
+            wanted = asked_for(var_names, self.labels)
+            kept = sorted({k for name in wanted for k in called(name, self.labels)})
             if not kept:
-                raise InputError(f"`var_names` = {list(var_names)} match none of {', '.join(self.labels)}.")
+                raise InputError(f"`var_names` = {var_names!r} leaves none of {', '.join(self.labels)}.")
             frame = frame.iloc[kept]
         return frame if round_to is None else frame.round(round_to)
 
@@ -160,10 +164,12 @@ class Estimate:
         constant = np.array([any(s.code is Code.CONSTANT for s in found) for found in self.status])
         alarm = next((s for found in self.status for s in found if s.code is Code.STEIN_MEAN), None)
         if alarm is not None and not helped.any():
-            return f"The plain means are reported: {alarm.message}"
+            return "The plain means are reported, because the scores do not fit the draws."
         total = int((~constant).sum())
         if total == 0:
             return "Every output is constant: there is nothing to reduce."
+        if self.info.get("method") == "plain":
+            return "The plain means, as asked for: no control variate was fitted."
         if not helped.any():
             return f"Control variates did not help for any of {total} outputs, so the plain means are reported."
         told = self.gains_told()
@@ -227,6 +233,23 @@ class Estimate:
 def called(name: str, labels: Sequence[str]) -> list[int]:
     """Return the places of the labels `name` and `name[...]`."""
     return [k for k, label in enumerate(labels) if label == name or label.startswith(f"{name}[")]
+
+
+def asked_for(var_names: str | Iterable[str], labels: Sequence[str]) -> list[str]:
+    """Return the names to show: those given or, as in ArviZ, all labels but `name` where one of them is `~name`.
+
+    >>> asked_for("~b", ["a", "b[0]", "b[1]", "c"]), asked_for(["c", "a"], ["a", "c"])
+    (['a', 'c'], ['c', 'a'])
+    """
+    names = [var_names] if isinstance(var_names, str) else list(var_names)
+    without = [name[1:] for name in names if name.startswith("~") and not called(name, labels)]
+    if not without:
+        return names
+    if unknown := [name for name in without if not called(name, labels)]:
+        said = f"`var_names` leaves out {', '.join(unknown)}, which is not there; there are {', '.join(labels[:20])}."
+        warnings.warn(said, stacklevel=3)
+    out = {k for name in without for k in called(name, labels)}
+    return [label for k, label in enumerate(labels) if k not in out]
 
 
 def messages(outputs: Iterable[tuple[str, Sequence[Status]]]) -> dict[str, list[str]]:

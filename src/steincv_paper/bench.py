@@ -32,9 +32,9 @@ from steincv.families.kernel.kernel import Kernel
 from steincv.families.neural.neural import CNCV
 from steincv.families.polynomial.polynomial import Polynomial
 from steincv.report.figures import new_figure, save_png
-from steincv.runtime.arrays import whole_file
+from steincv.runtime.arrays import refuse_target, whole_file
 from steincv.runtime.threads import blas_threads
-from steincv.runtime.validation import reading
+from steincv.runtime.validation import InputError, reading
 from steincv.samples.files import read_samples
 from steincv.samples.samples import Samples
 
@@ -111,6 +111,10 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--check", metavar="JSON", nargs="?", const=str(LAST_RUN), help="compare with an earlier run")
     options = parser.parse_args(argv)
     earlier = None if options.check is None else read_run(options.check)
+    for path in filter(None, (options.out, options.picture)):
+        refuse_target(path, force=True, inputs=filter(None, [options.check]))
+    if options.picture and options.out and os.path.realpath(options.picture) == os.path.realpath(options.out):
+        raise InputError(f"--out and --picture are the same file, {options.out}. Give them two names.")
     rows = measure(options.quick)
     run = {"machine": machine(), "rows": [asdict(r) | {"kept": r.kept} for r in rows]}
     if options.out:

@@ -43,7 +43,7 @@ def command(options: argparse.Namespace) -> None:
     """Integrate the model that the options name, and print what was found."""
     method = parse_method(options.method)
     if options.out:
-        refuse_target(options.out, force=options.force)
+        refuse_target(options.out, force=options.force, inputs=filter(None, [options.checkpoint]))
     model = example(options)
     start = time.perf_counter()
     result = integrate(options, model, method)

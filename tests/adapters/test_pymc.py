@@ -44,6 +44,11 @@ def trace(model, nutpie_sample):
     return nutpie_sample(model, draws=400, tune=300, seed=1, store_gradient=True, store_unconstrained=True)
 
 
+def test_an_empty_model_is_not_the_model_of_the_trace(pm, trace):
+    with pytest.raises(scv.InputError, match=r"`model` has no free variables, and `data` has .*tau.*not the model of"):
+        scv.from_pymc(trace, pm.Model())
+
+
 def tree_of(trace, **groups):
     """The groups as the kind of data the trace is; None leaves a group out."""
     xarray = pytest.importorskip("xarray")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import steincv as scv
+from steincv.evidence.bayes_factor import BayesFactor
 from steincv.evidence.parts import independent
 from steincv.judging.error_bars import average
 from steincv_paper.models.regression import Regression
@@ -362,6 +363,13 @@ def test_bayes_factor_of_two_regressions():
     assert "decisive, for the first model" in repr(found)
     assert "second" in scv.bayes_factor(*results[::-1]).verdict
     assert "undecided" in scv.bayes_factor(results[0], results[0]).verdict
+
+
+def test_a_bayes_factor_is_printed_with_the_digits_that_its_error_asks_for():
+    printed = repr(BayesFactor(0.99998, 0.00014, 100.0, 1e6))
+    assert printed.startswith("log Bayes factor 0.99998 ± 0.00014 (95 % interval 0.99971 to 1.00025)")
+    assert "1235 ± 200 (95 % interval 843 to 1627)" in repr(BayesFactor(1234.6, 200.0, 100.0, 1e6))
+    assert "2 ± 0 (" in repr(BayesFactor(2.0, 0.0, 100.0, 1e6))
 
 
 @pytest.mark.usefixtures("as_users_have_it")

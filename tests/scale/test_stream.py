@@ -1,5 +1,7 @@
 """Draws in files: the same answer as in memory, without holding them."""
 
+import gc
+import sys
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
@@ -43,6 +45,38 @@ def write(path, x, s, **others):
 def small_pieces(monkeypatch):
     """Files of some thousand draws are read in many pieces too."""
     monkeypatch.setattr(reading, "LIMITS", TileLimits(wanted=1 << 16))
+
+
+@pytest.mark.usefixtures("as_users_have_it")
+def test_what_needs_draws_in_memory_says_how_to_read_them(tmp_path):
+    x, s = mixture(2, 100, 2)
+    with scv.Samples.open(write(tmp_path / "a.zarr", x, s)) as samples:
+        for verb in (scv.geometry, scv.plot_stein_check, lambda samples: scv.sensitivity(samples, log_prior=x[..., 0])):
+            with pytest.raises(scv.InputError, match=r"needs draws in memory.*samples\.read\(every=10\)"):
+                verb(samples)
+        with pytest.raises(scv.InputError, match=r"got Streamed\. Write net_gain\(estimate\(samples\)"):
+            scv.net_gain(samples, 10.0)
+        np.testing.assert_array_equal(samples.read(every=10).scores, s[:, ::10])
+        np.testing.assert_array_equal(samples.read().draws, x)
+        with pytest.raises(scv.InputError, match="`every` must be a whole number of at least 1"):
+            samples.read(every=0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_netcdf_file_that_nobody_closes_is_no_trouble(tmp_path):
+    x, s = mixture(2, 100, 2)
+    axes = ("chain", "draw", "dim")
+    xarray.Dataset({"draws": (axes, x), "scores": (axes, s)}).to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    unraisable = []
+    before, sys.unraisablehook = sys.unraisablehook, unraisable.append
+    try:
+        samples = scv.Samples.open(tmp_path / "a.nc")
+        assert samples.size == 200
+        del samples
+        gc.collect()
+    finally:
+        sys.unraisablehook = before
+    assert unraisable == []
 
 
 @pytest.fixture

@@ -50,6 +50,11 @@ def from_pymc(data: object, model: Any = None) -> Samples:
     if posterior is None:
         raise InputError("`data` has no group posterior.")
     shown = [rv.name for rv in model.free_RVs]
+    if not shown:
+        raise InputError(
+            f"`model` has no free variables, and `data` has {', '.join(map(str, posterior))}: it is not the model of "
+            f"the trace. Pass the one that was sampled: from_pymc(trace, model)."
+        )
     missing = [name for name in shown if name not in posterior]
     if missing:
         raise InputError(f"`data` has no draws of {', '.join(missing)}, and the density depends on all variables.")

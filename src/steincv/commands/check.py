@@ -9,21 +9,23 @@ from ..report.text import stein_table
 from ..samples.files import read_samples
 
 
-def run(options: argparse.Namespace) -> None:
-    """Check the draws of a file and print what was found."""
+def run(options: argparse.Namespace) -> int:
+    """Check the draws of a file and print what was found; return 1 if that is not fine and options are strict."""
     with terminal.working(f"checking {options.file}"):
         samples = read_samples(options.file)
         found = check(samples)
     sentences = findings(found)
+    code = int(options.strict and not all(fine for fine, _ in sentences))
     if options.json:
         printing.print_json(as_json(found, sentences))
-        return
+        return code
     terminal.say(f"{options.file}: {samples!r}")
     console = terminal.console()
     console.print(stein_table(found.stein, most=5))
     console.print(check_table(found))
     for fine, text in sentences:
         terminal.say(text, bullet="ok" if fine else "!!", style="green" if fine else "bold red")
+    return code
 
 
 def as_json(found: Check, sentences: Sequence[tuple[bool, str]]) -> dict[str, object]:

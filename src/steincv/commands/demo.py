@@ -19,9 +19,10 @@ LATER = ("scipy.optimize", "matplotlib.figure", "matplotlib.backends.backend_agg
 def run(options: argparse.Namespace) -> None:
     """Estimate the parameters of eight schools, print the table and draw the figure."""
     method = parse_method(options.method)
-    refuse_target(options.out, force=options.force or options.out == DEMO_FIGURE)
+    draws = files("steincv") / "data" / "eight_schools.npz"
+    refuse_target(options.out, force=options.force or options.out == DEMO_FIGURE, inputs=[str(draws)])
     terminal.load_meanwhile(*LATER)
-    with as_file(files("steincv") / "data" / "eight_schools.npz") as file:
+    with as_file(draws) as file:
         samples = read_samples(file)
     with terminal.working("fitting control variates"):
         start = time.perf_counter()

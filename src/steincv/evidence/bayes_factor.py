@@ -48,10 +48,20 @@ class BayesFactor:
 
     def __repr__(self) -> str:
         low, high = self.interval()
-        return (
-            f"log Bayes factor {self.log:.4g} ± {self.standard_error:.2g} (95 % interval {low:.4g} to {high:.4g}): "
-            f"{self.verdict}"
-        )
+        log, low, high = (_digits(x, self.standard_error) for x in (self.log, low, high))
+        error = _digits(self.standard_error, self.standard_error)
+        return f"log Bayes factor {log} ± {error} (95 % interval {low} to {high}): {self.verdict}"
+
+
+def _digits(x: float, error: float) -> str:
+    """Return a number to the second digit of its error, and to the point where that is before it.
+
+    >>> _digits(0.99998, 0.00014), _digits(-12.3456, 0.52), _digits(1234.5, 200.0)
+    ('0.99998', '-12.35', '1234')
+    """
+    if not (np.isfinite(error) and error > 0):
+        return f"{x:.6g}"
+    return f"{x:.{int(np.clip(1 - np.floor(np.log10(error)), 0, 12))}f}"
 
 
 def bayes_factor(first: Estimate, second: Estimate) -> BayesFactor:

@@ -28,6 +28,7 @@ from ..report.figures import CONTROLLED, GRID, PLAIN, axes_for, height_of, legen
 from ..result import Estimate
 from ..runtime.validation import InputError
 from ..samples.samples import Samples, unit_range
+from ..samples.streamed import refuse_streamed
 from ..samples.values import values_of
 from ..stein.folds import make_folds
 
@@ -84,8 +85,7 @@ def sensitivity(
     >>> bool(abs(result["prior"].mean[0] + 0.25) < 1e-6)  # E[theta^2] = 1 / (a + 1)
     True
     """
-    if not isinstance(samples, Samples):
-        raise InputError(f"`samples` must be a steincv.Samples, got {type(samples).__name__}.")
+    refuse_streamed(samples, "sensitivity")
     given = {"prior": log_prior, "likelihood": log_likelihood}
     given = {name: log for name, log in given.items() if log is not None}
     if not given:

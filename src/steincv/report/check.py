@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from rich.table import Table
 
-from ..judging.diagnostics import LOW_ESS, STEIN_LIMIT, TAIL_LIMIT, SteinCheck, limits_of_rhat, stein_check
+from ..judging.diagnostics import DETAILS, LOW_ESS, STEIN_LIMIT, TAIL_LIMIT, SteinCheck, limits_of_rhat, stein_check
 from ..judging.error_bars import average, split_rhat, tail_index
 from ..runtime.validation import listed
 from ..samples.samples import Samples
@@ -100,9 +100,16 @@ def _scores(found: Check) -> tuple[bool, str]:
             f"Scores fit the draws: the largest of {len(found.stein.z)} Stein means is {z:.1f} standard "
             f"errors from zero (up to {STEIN_LIMIT:g} is chance). Control variates are safe to use."
         )
+    chance = f"(up to {STEIN_LIMIT:g} is chance)"
+    said = f"Scores do not fit the draws: a Stein mean is {z:.1f} standard errors from zero {chance}."
+    dim = len(found.names)
+    if found.stein.mean[2 * dim] > DETAILS.opposite * dim:  # of z . s + dim: z . s is dim on average, not -dim
+        return False, (
+            f"{said} The scores have the opposite sign: are they the gradient of the potential, which is minus the log "
+            f"density? Next: give -scores."
+        )
     return False, (
-        f"Scores do not fit the draws: a Stein mean is {z:.1f} standard errors from zero (up to "
-        f"{STEIN_LIMIT:g} is chance). Next: at one draw, compare the score of "
+        f"{said} Next: at one draw, compare the score of "
         f"{clean(found.names[found.order[0]], 40)} with finite differences of the log density; in "
         f"unconstrained coordinates the log Jacobian belongs to that density."
     )

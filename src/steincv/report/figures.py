@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..judging.diagnostics import STEIN_LIMIT, stein_check
-from ..result import Estimate, called
+from ..result import Estimate, asked_for, called
 from ..runtime.arrays import whole_file
 from ..runtime.validation import InputError, StrPath
 from ..samples.samples import Samples
+from ..samples.streamed import refuse_streamed
 from .check import coordinate_z
 from .geometry import Geometry, deviation
 from .running import running, window
@@ -123,6 +124,7 @@ def plot_stein_check(samples: Samples, ax: "Axes | None" = None, var_names: Sequ
 
     **Arguments:** as for `plot_forest`; without `var_names` the 40 most suspicious coordinates are shown.
     """
+    refuse_streamed(samples, "plot_stein_check")
     worst = stein_check(samples)  # first: it refuses coordinates that are constant or dependent
     score_z, product_z = coordinate_z(samples)
     far = np.maximum(np.abs(score_z), np.abs(product_z))
@@ -174,7 +176,7 @@ def _picked(labels: Sequence[str], var_names: Sequence[str] | None) -> tuple[lis
     if var_names is None:
         shown = np.arange(min(len(labels), MOST_OUTPUTS))
     else:
-        wanted = [var_names] if isinstance(var_names, str) else list(var_names)
+        wanted = asked_for(var_names, labels)
         kept: list[int] = []
         for name in wanted:
             if not called(name, labels):

@@ -11,6 +11,7 @@ import numpy as np
 from ..runtime.arrays import read_about, read_arrays, write_arrays
 from ..runtime.validation import InputError, StrPath, reading
 from ..samples.samples import Samples
+from ..samples.streamed import refuse_streamed
 from ..stein.coordinates import check_standard
 from ..stein.learned.coordinates import (
     REQUIREMENTS,
@@ -89,6 +90,9 @@ class Geometry:
             said.append(f"{clean(group.parent, WORDS.label)} acts as the scale of {clean(shown, 80)}: {kind}.")
         if any(group.strength >= WORDS.funnel for group in strong):
             said.append("Children written as location + scale * (standard variable) often sample more easily.")
+        least = max(REQUIREMENTS.draws, int(REQUIREMENTS.per_dimension * dim))
+        if self.learned is None and self.draws < least:
+            return [f"{self.draws} draws of {dim} parameters are too few to tell: at least {least} are needed."]
         if not strong:
             weak = "; the effects above are slight" if self.groups else ""
             said.append(f"No parameter acts as a scale of others{weak}.")
@@ -96,8 +100,6 @@ class Geometry:
         if self.learned is not None:
             less = float(f"{self.fisher.affine / self.fisher.learned:.1e}")
             said.append(f"{divergence} and {self.fisher.learned:.2g} in learned coordinates, {less:g} times less.")
-        elif self.draws < (least := max(REQUIREMENTS.draws, int(REQUIREMENTS.per_dimension * dim))):
-            said.append(f"{self.draws} draws of {dim} parameters are too few to tell: at least {least} are needed.")
         elif self.fisher.affine < REQUIREMENTS.least:
             said.append("The density is normal, to round-off.")
         else:
@@ -205,8 +207,7 @@ def geometry(samples: Samples) -> Geometry:
     >>> found.groups[0].parent, found.groups[0].children, round(found.groups[0].exponents[0], 1)
     ('log_tau', ('theta',), 1.0)
     """
-    if not isinstance(samples, Samples):
-        raise InputError(f"`samples` must be a steincv.Samples in memory, got {type(samples).__name__}.")
+    refuse_streamed(samples, "geometry")
     check_standard(samples)
     found = learned_coordinates(samples, samples)
     if isinstance(found, LearnedCoordinates):

@@ -57,7 +57,10 @@ def net_gain(result: Estimate, sampling_seconds: float, gradients: int | None = 
     (True, 'Control variates')
     """
     if not isinstance(result, Estimate):
-        raise InputError(f"`result` must be what estimate returned, got {type(result).__name__}.")
+        raise InputError(
+            f"`result` must be what estimate returned, got {type(result).__name__}. Write net_gain(estimate(samples), "
+            f"sampling_seconds)."
+        )
     number = isinstance(sampling_seconds, int | float) and not isinstance(sampling_seconds, bool)
     if not (number and 0 < sampling_seconds < math.inf):
         raise InputError(f"`sampling_seconds` must be a positive number, got {sampling_seconds!r}.")

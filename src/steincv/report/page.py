@@ -101,7 +101,7 @@ def _head(estimate: Estimate) -> str:
     alarms = {s.code for found in _statuses(estimate) for s in found if s.code in ALARMS}
     banner = "".join(
         f'<div class="alarm" role="alert"><p><b>{escaped(MEANINGS[code].title)}.</b> '
-        f"{escaped(MEANINGS[code].next_step)}</p></div>"
+        f"What that means, and what to do next, stands below under Can it be believed?</p></div>"
         for code in MEANINGS
         if code in alarms
     )
@@ -166,7 +166,8 @@ def _table(estimate: Estimate) -> str:
     names = HEADER if with_status else HEADER[:-1]
     head = [(escaped(name or "output"), "right" if i in (1, 2, 3) else "") for i, name in enumerate(names)]
     body = f"""<p class="note">Each number is rounded by its own Monte Carlo standard error (mcse). Gain is how many
-times as many draws the plain mean would need.</p>
+times as many draws the plain mean would need. It counts with draws that have not come, so it may be less than the ratio
+of the squared errors.</p>
 {charts.table("Every mean", head, rows[:MOST_TABLE_ROWS])}
 {more}
 """

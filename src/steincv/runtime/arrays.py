@@ -6,7 +6,7 @@ import math
 import os
 import secrets
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -30,15 +30,32 @@ class FileLimits(NamedTuple):
 LIMITS = FileLimits()
 
 
-def refuse_target(path: StrPath, *, force: bool) -> None:
-    """Refuse what cannot be written to: better before long work than after it."""
+def refuse_target(path: StrPath, *, force: bool, inputs: Iterable[StrPath] = ()) -> None:
+    """Refuse what cannot be written to: better before long work than after it.
+
+    One of the `inputs`, by whatever name or link, is never replaced, nor is anything in a folder that is one.
+    """
     target = Path(path)
+    for given in map(Path, inputs):
+        if _holds(given, target):
+            raise InputError(
+                f"{target}: lies where {given} is, which is read and would be lost: refused, with force too. Choose "
+                f"another name."
+            )
     if target.is_dir():
         raise InputError(f"{target}: is a folder, expected the name of a file.")
     if not target.parent.is_dir():
         raise InputError(f"{target}: the folder {target.parent} does not exist.")
     if os.path.lexists(target) and not force:  # a link that leads nowhere is there as well
-        raise InputError(f"{target}: exists already. Choose another name, or use force (--force) to replace it.")
+        raise InputError(f"{target}: exists already. Choose another name, or replace it: force=True (shell: --force).")
+
+
+def _holds(given: Path, target: Path) -> bool:
+    """Return whether a target is the file or folder that was given, or lies in that folder."""
+    if os.path.exists(target) and os.path.exists(given) and os.path.samefile(target, given):
+        return True
+    read, written = (Path(os.path.realpath(path)) for path in (given, target))
+    return read == written or (os.path.isdir(read) and read in written.parents)
 
 
 @contextmanager
@@ -75,6 +92,13 @@ def read_about(path: StrPath, what: str, kind: str, version: int) -> dict[str, A
     if about.get("format") != kind or about.get("version") != version:
         raise InputError(f"{path}: not a saved {what} that this version of steincv can read.")
     return about
+
+
+def array_names(path: StrPath) -> list[str]:
+    """Return what the arrays of an .npz are called."""
+    with reading(path), zipfile.ZipFile(path) as archive:
+        members = [info.filename for info in archive.infolist()]
+    return [name.removesuffix(".npy") for name in members if name.endswith(".npy")]
 
 
 def read_arrays(path: StrPath, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, np.ndarray]:

@@ -97,7 +97,8 @@ class _Walk:
 
     def __init__(self, text: str, columns: Mapping[str, np.ndarray]):
         self.text, self.names = text, tuple(columns)
-        self.columns = {_key(name): (name, column) for name, column in columns.items()}
+        known = {name: (name, column) for name, column in columns.items()}
+        self.columns = {_key(name): entry for name, entry in known.items()} | known  # as it is written comes first
         self.used: set[str] = set()
 
     def __call__(self, node: ast.AST, depth: int) -> Any:
@@ -145,8 +146,8 @@ class _Walk:
         return [str(number) for number in numbers]
 
     def _parameter(self, name: str) -> np.ndarray:
-        if _key(name) in self.columns:
-            known, column = self.columns[_key(name)]
+        if (key := name if name in self.columns else _key(name)) in self.columns:
+            known, column = self.columns[key]
             self.used.add(known)
             return column
         entries = [known for known in self.names if known.startswith(f"{name}[")]

@@ -21,8 +21,7 @@ NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
 
 def open_netcdf(path: Path, closing: ExitStack) -> Callable[[str], Group | None]:
     """Return a function that gives the variables of a group, "" for the root, or None where there is no such group."""
-    with reading(path):
-        raw = closing.enter_context(path.open("rb"))
+    with reading(path), path.open("rb") as raw:  # only the gate reads it: nothing is left open but HDF5's own file
         if raw.read(3) == b"CDF":
             raise InputError(f"{path}: a NetCDF 3 file; NetCDF 4 is read. Convert it: nccopy -k nc4 old.nc new.nc")
         file = closing.enter_context(h5py.File(path, "r"))

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..runtime.validation import InputError, whole_number
+from .given import column_labels, plain_array, with_draws_first
 from .log_density import LogDensity
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ FEWEST = 4.0
 def finite_array(name: str, value: object, *, copy: bool = True) -> np.ndarray:
     """`value` as a finite float64 array, or an `InputError` saying which entry is wrong. `copy`: of its own memory."""
     try:
-        array = np.asarray(value)
+        array = value if type(value) is np.ndarray else plain_array(name, value)
+    except InputError:
+        raise
     except Exception as error:
         raise InputError(f"`{name}` cannot be read as an array: {error}") from error
     if array.dtype == object or array.dtype.kind not in "fiub":
@@ -108,7 +111,7 @@ class Parameters:
 
 def _numbers(name: str, value: object) -> np.ndarray:
     """Real numbers, floats in float64. They need not be finite: f may have no use for them."""
-    array = np.asarray(value)
+    array = plain_array(name, value)
     if array.dtype.kind not in "fiub":
         raise InputError(f"the parameter `{name}` has dtype {array.dtype}, expected real numbers.")
     return array.astype(np.float64, copy=False) if array.dtype.kind == "f" else array
@@ -128,9 +131,10 @@ class Samples:
 
     **Arguments:**
 
-    - `draws`: `(chain, draw, dim)`, or `(draw, dim)` for one chain.
+    - `draws`: `(chain, draw, dim)`, or `(draw, dim)` for one chain. Axes of xarray called chain and draw may stand in
+      any order.
     - `scores`: the same shape.
-    - `names`: one label a coordinate; `x[0]`, `x[1]`, ... if not given.
+    - `names`: one label a coordinate; if not given the columns of a data frame, or `x[0]`, `x[1]`, ...
     - `constrain`: maps one unconstrained vector to a dict of the parameters as the user knows them.
     - `parameters`: what `constrain` would return at the draws: a dict of arrays `(chain, draw, ...)`. With both, the
       arrays are used at the draws, and the function at other points.
@@ -170,6 +174,10 @@ class Samples:
         log_weights: object = None,
         gradients: int | None = None,
     ):
+        labels = None
+        if not (type(draws) is type(scores) is np.ndarray):
+            labels = column_labels(draws, scores)
+            draws, scores = with_draws_first("draws", draws), with_draws_first("scores", scores)
         draws, scores = finite_array("draws", draws), finite_array("scores", scores)
         if draws.shape != scores.shape:
             raise InputError(
@@ -182,7 +190,7 @@ class Samples:
         if draws.ndim == 2:
             draws, scores = draws[None], scores[None]
         dim = draws.shape[-1]
-        names = default_names(dim) if names is None else names
+        names = (labels or default_names(dim)) if names is None else names
         if isinstance(names, str) or not isinstance(names, Iterable):
             kind = "the string " if isinstance(names, str) else ""
             raise InputError(f"`names` is {kind}{names!r}, expected a sequence of {dim} strings.")
@@ -243,7 +251,7 @@ class Samples:
 
         `path` is a Zarr folder or a NetCDF file with `unconstrained_draw` and `gradient` (nutpie's names, in the group
         `sample_stats` or at the root) or `draws` and `scores`, with dimensions chain, draw and one more; or an xarray
-        dataset that is open already.
+        dataset that is open already. `read(every=10)` of the result has every tenth draw in memory, for all else.
         """
         from .streamed import Streamed, open_source  # which needs this module
 
@@ -302,7 +310,9 @@ def _fitting(given: object, dim: int) -> tuple[np.ndarray, np.ndarray]:
 def _log_weights(given: object, shape: tuple[int, int]) -> Float[np.ndarray, "chain draw"] | None:
     """Return log weights `(chain, draw)`, or None where all are the same; minus infinity is a weight of zero."""
     try:
-        array = np.array(given)
+        array = np.array(plain_array("log_weights", given))
+    except InputError:
+        raise
     except ValueError as error:
         raise InputError(f"`log_weights` cannot be read as real numbers: {error}") from error
     if array.dtype.kind not in "fiub":

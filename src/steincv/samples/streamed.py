@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
-from ..runtime.validation import InputError, StrPath, reading
+from ..runtime.validation import InputError, StrPath, reading, whole_number
 from .files import DRAWS, NETCDF, SCORES, Groups, Kept, coordinate_names, open_groups
+from .samples import Samples
 from .source import FileSource, Source
 from .variables import Group, Labelled, Variable, in_group, named, rest
 
@@ -91,6 +92,17 @@ def _with_axes(variable: Variable, one_chain: bool) -> Variable:
     return replace(variable, dims=(*first, *more)[: len(variable.shape)])
 
 
+def refuse_streamed(samples: object, verb: str) -> None:
+    """Refuse draws that are not in memory, where a verb needs all of them at once, and say how to read them."""
+    if isinstance(samples, Streamed):
+        raise InputError(
+            f"{samples!r} stays in its file, and {verb} needs draws in memory. Read every tenth of them with "
+            f"samples.read(every=10), or all with samples.read()."
+        )
+    if not isinstance(samples, Samples):
+        raise InputError(f"`samples` must be a steincv.Samples in memory, got {type(samples).__name__}.")
+
+
 @dataclass(frozen=True, eq=False)
 class Streamed:
     """Draws and scores that stay in their file. `steincv.estimate` takes them; made by `Samples.open`."""
@@ -113,6 +125,11 @@ class Streamed:
     @property
     def names(self) -> tuple[str, ...]:
         return self.source.names
+
+    def read(self, every: int = 1) -> Samples:
+        """Read every so many draws of each chain into memory, for what looks at all of them at once."""
+        tile = self.source.every(whole_number("every", every, 1))
+        return Samples(tile.draws, tile.scores, self.names)
 
     def close(self) -> None:
         self.source.close()

@@ -5,7 +5,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -29,7 +29,7 @@ def values_of(f: Any, samples: Samples) -> Values:
 
     - `None`: every parameter: the entries of `samples.parameters` or `samples.constrain`, or the coordinates.
     - a callable: of the dict of parameters, or of the vector where there is none.
-    - a name or several, of `samples.parameters`, of what `constrain` returns, or of coordinates.
+    - a name or several, of `samples.parameters`, of what `constrain` returns, of one entry of these, or of coordinates.
     - an array `(chain, draw[, out...])`.
     - a dict of arrays and callables, whose keys become the labels.
     """
@@ -65,25 +65,78 @@ def values_of(f: Any, samples: Samples) -> Values:
 
 
 def by_name(f: Any, samples: Samples) -> Any:
-    """Return functions of the parameters where f names coordinates, or what `constrain` returns; else f itself."""
+    """Return functions of the parameters where f names coordinates, entries, or what `constrain` returns; else f."""
     names = _as_names(f)
     unnamed = samples.constrain is None and samples.names == default_names(samples.dim)
-    if not names or samples.parameters is not None or unnamed:
+    if not names or (unnamed and samples.parameters is None and not set(names) <= set(samples.names)):
         return f
+    if (kept := samples.parameters) is not None:
+        places = {name: None if name in kept.arrays else _place(name, kept) for name in names}
+        if samples.constrain is None or not any(places.values()):
+            return f
+        return {name: functools.partial(_pick, name if at is None else at) for name, at in places.items()}
     if samples.constrain is not None:
         known = samples.constrain(samples.draws[0, 0])
-        missing = [name for name in names if not isinstance(known, Mapping) or name not in known]
+        if not isinstance(known, Mapping):
+            raise InputError(f"`f` names {', '.join(names)}, and `constrain` returns no dict of parameters.")
+        shapes = {str(name): np.shape(value) for name, value in known.items()}
+        found = {name: name if name in known else entry_of(name, shapes) for name in names}
+        missing = [name for name, at in found.items() if at is None]
         if missing:
             raise InputError(f"`f` names {', '.join(missing)}, which `constrain` does not return.")
-        return {name: functools.partial(_pick, name) for name in names}
+        return {name: functools.partial(_pick, at) for name, at in found.items() if at is not None}
     missing = [name for name in names if name not in samples.names]
     if missing:
         raise InputError(f"`f` names {', '.join(missing)}; the coordinates are {', '.join(samples.names[:20])}.")
     return {name: functools.partial(_pick, samples.names.index(name)) for name in names}
 
 
-def _pick(at: str | int, parameters: Any) -> Any:
-    return parameters[at]
+class Entry(NamedTuple):
+    """One number of a parameter that is an array."""
+
+    name: str
+    place: tuple[int, ...]
+
+
+def entry_of(
+    label: str, shapes: Mapping[str, tuple[int, ...]], coords: Mapping[str, Sequence[Sequence[str]]] | None = None
+) -> Entry | None:
+    """Return the entry that a table calls `b[age]` or `cov[1, 2]`, or None; blanks do not matter.
+
+    >>> entry_of("b[sex]", {"b": (2,)}, {"b": [["age", "sex"]]})
+    Entry(name='b', place=(1,))
+    """
+    for name in filter(lambda name: label.startswith(f"{name}["), shapes):
+        known = entry_labels(name, shapes[name], coords)
+        same = [other == label for other in known]
+        if not any(same):
+            same = [other.replace(" ", "") == label.replace(" ", "") for other in known]
+        if any(same):
+            return Entry(name, tuple(map(int, np.unravel_index(same.index(True), shapes[name]))))
+    return None
+
+
+def entry_labels(
+    name: str, shape: Sequence[int], coords: Mapping[str, Sequence[Sequence[str]]] | None = None
+) -> list[str]:
+    """Return what the entries of an array are called, as ArviZ does: `tau`, `theta[0]`, `cov[a, b]`."""
+    axes = (coords or {}).get(name, [range(n) for n in shape])
+    return [f"{name}[{', '.join(map(str, i))}]" if shape else name for i in itertools.product(*axes)]
+
+
+def _place(label: str, known: Parameters) -> Entry:
+    """Return the entry of kept parameters, or say what there is instead."""
+    shapes = {name: array.shape[2:] for name, array in known.arrays.items()}
+    found = entry_of(label, shapes, known.coords)
+    if found is None:
+        own = next((name for name in shapes if label.startswith(f"{name}[")), None)
+        there = [*shapes] if own is None else entry_labels(own, shapes[own], known.coords)
+        raise InputError(f"there is no parameter `{label}`; there are {', '.join(there[:20])}.")
+    return found
+
+
+def _pick(at: str | int | Entry, parameters: Any) -> Any:
+    return parameters[at.name][at.place] if isinstance(at, Entry) else parameters[at]
 
 
 def _as_names(f: object) -> Sequence[str]:
@@ -92,7 +145,15 @@ def _as_names(f: object) -> Sequence[str]:
 
 
 def _named(names: Sequence[str], parameters: Parameters) -> Values:
-    return join({name: finite_array(name, parameters[name]) for name in names}, parameters.coords)
+    arrays = {}
+    for name in names:
+        if name in parameters.arrays:
+            arrays[name] = finite_array(name, parameters[name])
+        else:
+            at = _place(name, parameters)
+            place: tuple[slice | int, ...] = (slice(None), slice(None), *at.place)
+            arrays[name] = finite_array(name, parameters[at.name][place])
+    return join(arrays, parameters.coords)
 
 
 def _one(name: str, f: Any, samples: Samples) -> Any:
@@ -116,8 +177,7 @@ def join(entries: Mapping[str, np.ndarray], coords: Mapping[str, Sequence[Sequen
     for name, array in entries.items():
         chains, draws, *shape = array.shape
         arrays.append(array.reshape(chains, draws, -1))
-        axes = (coords or {}).get(name, [range(n) for n in shape])
-        labels += [f"{name}[{', '.join(map(str, i))}]" if shape else name for i in itertools.product(*axes)]
+        labels += entry_labels(name, shape, coords)
     joined = np.concatenate(arrays, axis=-1)
     twice = sorted(label for label, count in Counter(labels).items() if count > 1)
     if twice:

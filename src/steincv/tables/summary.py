@@ -12,7 +12,7 @@ from ..estimating import estimate
 from ..families.method import Method
 from ..report.terminal import clean
 from ..report.text import LONGEST_LABEL, aligned, as_html, plus_minus, times
-from ..result import Estimate, called, messages
+from ..result import Estimate, asked_for, called, messages
 from ..runtime.validation import InputError
 from ..samples.files import DRAWS, SCORES, read_samples
 from ..samples.samples import Samples
@@ -33,6 +33,14 @@ HOMES: dict[str, Callable[..., Samples]] = {
     "cmdstanpy": adapters.from_cmdstan,
     "stan": adapters.from_stan,
     "emcee": adapters.from_emcee,
+}
+# What ArviZ's summary takes and this one does not, and what to write instead.
+ARVIZ = {
+    "hdi_prob": "its interval is equal-tailed, not of highest density. Write ci_prob=0.94.",
+    "round_to": "numbers are printed to their error. Of the data frame: summary(...).frame(round_to=2).",
+    "kind": 'write stat_focus="mean" or "median"; effective sizes and R-hat are always there.',
+    "filter_vars": "names are whole ones. Write var_names=[...], or var_names='~name' for all others.",
+    "stat": "it has mean, sd, median and interval. For other quantiles: estimate(..., stat=('mean', 0.1)).",
 }
 LABELLED = ("InferenceData", "DataTree", "Dataset")
 
@@ -55,7 +63,7 @@ def summary(
     - `x`: `Samples`, a file of draws and scores, or what an adapter takes: a NumPyro `MCMC`, a trace of PyMC or nutpie,
       ArviZ data, a fit of Stan, states of BlackJAX, an emcee sampler. `more` is what its adapter takes besides, such as
       `summary(trace, model)`.
-    - `var_names`: only these parameters, by their names as ArviZ has them.
+    - `var_names`: only these parameters, by their names as ArviZ has them; with `~` before a name all others.
     - `stat_focus`: "mean" has mean, sd and median; "median" has the median and, without control, ArviZ's `mad`.
     - `ci_prob`: the probability of the interval between its two quantiles. `ci_kind` is "eti", equal-tailed.
     - `method`, `seed` and other `options`: as for `estimate`.
@@ -66,6 +74,8 @@ def summary(
     >>> [float(q) for q in table.frame().loc["a", ["median_cv", "eti_95%_cv"]].round(4)]
     [0.0, 1.6449]
     """
+    for name in ARVIZ.keys() & options.keys():
+        raise InputError(f"`summary` has no `{name}`: {ARVIZ[name]}")
     if stat_focus not in DIAGNOSTICS:
         raise InputError(f'`stat_focus` must be "mean" or "median", got {stat_focus!r}.')
     if not (isinstance(ci_prob, float | np.floating) and 0 < ci_prob < 1):
@@ -82,8 +92,7 @@ def summary(
     samples = recognise(x, *more)
     names: Sequence[str | float] = ("mean", "sd") if stat_focus == "mean" else ("mean",)
     result = estimate(samples, method=method, stat=(*names, *levels), seed=seed, **options)
-    wanted = [var_names] if isinstance(var_names, str) else var_names
-    return Summary(result, stat_focus, levels, _kept(result.labels, wanted, names_in(x)))
+    return Summary(result, stat_focus, levels, _kept(result.labels, var_names, names_in(x)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,14 +204,19 @@ def digits(error: np.ndarray) -> np.ndarray:
     return np.minimum(np.where(error > 0, found, MOST_DIGITS), MOST_DIGITS).astype(int)
 
 
-def _kept(labels: Sequence[str], var_names: Sequence[str] | None, order: Sequence[str]) -> tuple[int, ...]:
+def _kept(labels: Sequence[str], var_names: str | Sequence[str] | None, order: Sequence[str]) -> tuple[int, ...]:
     """Return the numbers of the outputs to show: those asked for, or all, in the order of the data where it has one."""
-
-    for name in var_names or ():
+    found = dict.fromkeys(k for name in order for k in called(name, labels))
+    every = (*found, *(k for k in range(len(labels)) if k not in found))
+    if var_names is None:
+        return every
+    wanted = asked_for(var_names, [labels[k] for k in every])
+    if not wanted:
+        raise InputError(f"`var_names` = {var_names!r} leaves none of {', '.join(labels)}.")
+    for name in wanted:
         if not called(name, labels):
             raise InputError(f"`var_names` has {name!r}; there are {', '.join(labels)}.")
-    found = dict.fromkeys(k for name in (order if var_names is None else var_names) for k in called(name, labels))
-    return tuple(found) if var_names is not None else (*found, *(k for k in range(len(labels)) if k not in found))
+    return tuple(dict.fromkeys(k for name in wanted for k in called(name, labels)))
 
 
 # Whatever a library of a sampler returned, by the name of its type: no library is imported for it ------
