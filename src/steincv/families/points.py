@@ -145,7 +145,8 @@ def _states(samples: Samples, f: Any, wanted: Any, n: int) -> tuple[int, dict[st
     if states <= 1:
         return 1, {"orbits": {"states": 1, "sampler": samples.gradients}}
     try:
-        _at(samples.draws[:1, :1], f, samples)
+        if samples.parameters is not None:
+            _at(samples.draws[:1], f, samples)
     except InputError as error:  # values kept at the draws alone, such as those that Stan generates
         return 1, {"orbits": {"states": 1, "why": str(error)}}
     seconds = _seconds_per_gradient(samples) * samples.draws.shape[0] * samples.draws.shape[1]
