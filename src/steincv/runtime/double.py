@@ -92,7 +92,9 @@ def _trace(f: Callable, arguments: Sequence[PyTree], once: bool) -> _Traced:
 
 def _constants(program: Any) -> list[Any]:
     """Return the arrays that a traced program, and those inside it, close over."""
-    found, seen, waiting = [], set(), [program]
+    seen: set[int] = set()
+    found: list[Any] = []
+    waiting = [program]
     while waiting:
         each = waiting.pop()
         if isinstance(each, tuple | list):
@@ -124,8 +126,9 @@ def _safely(trace: Callable[[], _Traced], use: Callable[[_Traced], Any]) -> Any:
     try:
         traced = _tried(trace)
         if traced is None or (single and traced.doubtful and traced.key not in _programs):
+            held = traced and [weakref.ref(array) for array in traced.held]
             traced = None
-            _forget()
+            _forget(held)
             traced = trace()
         left = [weakref.ref(array) for array in traced.held if array.dtype.itemsize == 8]
         found = use(traced)
@@ -137,8 +140,8 @@ def _safely(trace: Callable[[], _Traced], use: Callable[[_Traced], Any]) -> Any:
         raise
     finally:
         # in double precision the user's own code wants what ours does
-        if single and (_any_double() if left is None else any(array() is not None for array in left)):
-            _forget()
+        if single and (_any_double() if left is None else _alive(left)):
+            _forget(left)
 
 
 def _tried(trace: Callable[[], _Traced]) -> _Traced | None:
@@ -151,13 +154,19 @@ def _tried(trace: Callable[[], _Traced]) -> _Traced | None:
         return None
 
 
-def _forget() -> None:
-    """Empty JAX's caches; traces that ended in an exception are kept by the finalizers of their constants."""
-    for each in list(getattr(weakref.finalize, "_registry", ())):
-        if any(getattr(part, "__name__", "") == "finalize_const" for part in each.peek() or ()):
-            each.detach()
+def _alive(arrays: Sequence[weakref.ref]) -> bool:
+    return any(array() is not None for array in arrays)
+
+
+def _forget(arrays: Sequence[weakref.ref] | None) -> None:
+    """Empty JAX's caches, and look for cycles where that leaves any of these arrays, or if it is not known which."""
     jax.clear_caches()
-    gc.collect()
+    if arrays is None or _alive(arrays):
+        # a trace that ended in an exception is kept by the finalizers of its constants
+        for each in list(getattr(weakref.finalize, "_registry", ())):
+            if any(getattr(part, "__name__", "") == "finalize_const" for part in each.peek() or ()):
+                each.detach()
+        gc.collect()
 
 
 def _empty(error: BaseException | None) -> None:
