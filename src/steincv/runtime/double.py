@@ -102,7 +102,7 @@ def _constants(program: Any) -> list[Any]:
         elif (hasattr(each, "jaxpr") or hasattr(each, "eqns")) and id(each) not in seen:
             seen.add(id(each))
             found.extend(getattr(each, "consts", ()))
-            for equation in each.eqns:
+            for equation in getattr(each, "eqns", ()):
                 waiting.extend(equation.params.values())
     return found
 
