@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..runtime.double import shapes
 from ..runtime.rows import over_rows
 from ..runtime.validation import InputError
 from ..samples.samples import Parameters, Samples
@@ -56,14 +57,16 @@ def from_numpyro(mcmc: object, *args: object, **kwargs: object) -> Samples:
     def trace(values: Mapping[str, Any]) -> dict[str, Any]:
         return trace_of(substitute(seeded(), data=values)).get_trace(*args, **kwargs)
 
-    # Arrays of NumPy that a model closes over are remembered in the precision of the run that traced them, which may
-    # be single; forgotten, they are taken as they are.
-    jax.clear_caches()
     first = {name: np.asarray(array, np.float64)[0, 0] for name, array in kept.items()}
-    sites: dict[str, Any] = {}
-    with jax.enable_x64(True):
-        jax.eval_shape(lambda row: sites.update(trace(row)), first)  # what sites there are, without computing them
-    latent = _latent_sites(sites, kept)
+    discrete: dict[str, bool] = {}
+
+    def free_sites(row: Mapping[str, Any]) -> None:
+        for name, site in trace(row).items():
+            if site["type"] == "sample" and not site["is_observed"]:
+                discrete[name] = site["fn"].support.is_discrete
+
+    shapes(free_sites, first)  # what sites there are, without computing them
+    latent = _latent_sites(discrete, kept)
     values = {name: np.asarray(kept[name]) for name in latent}
     if all(f"z.{name}" in extra for name in latent):
         unconstrained = {name: np.asarray(extra[f"z.{name}"]) for name in latent}
@@ -90,10 +93,9 @@ def from_numpyro(mcmc: object, *args: object, **kwargs: object) -> Samples:
     return Samples(draws, scores, names, constrain, parameters, log_density, gradients=spent)
 
 
-def _latent_sites(trace: Mapping[str, Any], kept: Mapping[str, Any]) -> list[str]:
-    """Return the continuous unobserved sites, in the order of the model."""
-    free = {name: site for name, site in trace.items() if site["type"] == "sample" and not site["is_observed"]}
-    discrete = [name for name, site in free.items() if site["fn"].support.is_discrete]
+def _latent_sites(free: Mapping[str, bool], kept: Mapping[str, Any]) -> list[str]:
+    """Return the continuous ones of the unobserved sites, of which it is known whether they are discrete, in order."""
+    discrete = [name for name, is_discrete in free.items() if is_discrete]
     sampled = [name for name in discrete if name in kept]
     if sampled:
         raise InputError(

@@ -89,7 +89,8 @@ def gather(
     states, info = _states(samples, f, wanted, min(fold.train.size for fold in folds))
     x, s, weight = samples.draws, samples.scores, None
     if states > 1:
-        x, s, weight, info = _around(samples, states, coordinates, folds, seed)
+        x, s, weight, about = _around(samples, states, coordinates, folds, seed)
+        info = {"orbits": {**info.get("orbits", {}), **about}}
         at_draws, values = values, _at(x, f, samples)
         lost = _stay_home((x, s, values), weight, (samples.draws, samples.scores, at_draws), states)
         info["orbits"]["lost"] += lost
@@ -145,13 +146,17 @@ def _states(samples: Samples, f: Any, wanted: Any, n: int) -> tuple[int, dict[st
     if states <= 1:
         return 1, {"orbits": {"states": 1, "sampler": samples.gradients}}
     try:
-        _at(samples.draws[:1, :1], f, samples)
+        if samples.parameters is not None:
+            _at(samples.draws[:1], f, samples)
     except InputError as error:  # values kept at the draws alone, such as those that Stan generates
         return 1, {"orbits": {"states": 1, "why": str(error)}}
-    seconds = _seconds_per_gradient(samples) * samples.draws.shape[0] * samples.draws.shape[1]
+    each, compiling = _seconds_per_gradient(samples)
+    seconds = each * samples.draws.shape[0] * samples.draws.shape[1]
     scarce = n < PRICE.plenty * feature_count(samples.draws.shape[-1], 2)
     affordable = 1 + int((PRICE.seconds if scarce else PRICE.cheap) / max(seconds, 1e-9))
-    return (min(states, affordable), {}) if affordable > 1 else (1, {"orbits": {"states": 1, "seconds": seconds}})
+    if affordable <= 1:
+        return 1, {"orbits": {"states": 1, "seconds": seconds, "compiling": compiling}}
+    return min(states, affordable), {"orbits": {"compiling": compiling}}
 
 
 def _unknown(samples: Samples, f: Any) -> str:
@@ -166,14 +171,16 @@ def _unknown(samples: Samples, f: Any) -> str:
     return ""
 
 
-def _seconds_per_gradient(samples: Samples) -> float:
-    """Measure what a gradient costs; the first call may compile."""
+def _seconds_per_gradient(samples: Samples) -> tuple[float, float]:
+    """Measure what a gradient takes, and how much longer the first ones took, which may have to be compiled."""
     assert samples.log_density is not None
     some = samples.draws.reshape(-1, samples.draws.shape[-1])[: PRICE.probed]
-    samples.log_density(some)
-    start = time.perf_counter()
-    samples.log_density(some)
-    return (time.perf_counter() - start) / len(some)
+    times = [time.perf_counter()]
+    for _ in range(2):
+        samples.log_density(some)
+        times.append(time.perf_counter())
+    first, second = np.diff(times).tolist()
+    return second / len(some), max(first - second, 0.0)
 
 
 def _around(
@@ -215,7 +222,7 @@ def _around(
         "sampler": samples.gradients,
         "seconds": time.perf_counter() - start,
     }
-    return x, s, weight, {"orbits": info}
+    return x, s, weight, info
 
 
 def _at(x: np.ndarray, f: Any, samples: Samples, what: str = "orbits") -> np.ndarray:

@@ -43,7 +43,7 @@ class Derivatives:
     points: Float[np.ndarray, "n dim"]
     outputs: int
     known: Bool[np.ndarray, " out"]
-    _programs: dict[int, Callable] = field(default_factory=dict)
+    _programs: dict[tuple, Callable] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -57,7 +57,7 @@ class Derivatives:
         try:
             tools = _tools()
             each = (function, tools.jax.jacfwd(function))
-            found, slopes = tools.in_double(lambda: [tools.mapped(one, points[some]) for one in each])
+            found, slopes = (tools.mapped(one, points[some]) for one in each)
         except Exception:  # whatever JAX cannot trace, or f cannot be asked for outside the sampler's library
             return None
         if found.shape != values[some].shape:
@@ -82,8 +82,7 @@ class Derivatives:
             places = jnp.linspace(0.0, 1.0, steps + 1)
             return jnp.stack([jax.vmap(each)(places) for each in (value, slope, jax.grad(slope))])
 
-        with jax.enable_x64(True):
-            lines = tools.mapped(along, ends)
+        lines = tools.mapped(along, ends)
         if not np.isfinite(lines).all():
             return False
         change, integral = np.diff(lines[:, :2]), (lines[:, 1:, 1:] + lines[:, 1:, :-1]) / 2 / steps
@@ -113,28 +112,26 @@ class Derivatives:
         self, output: int, direction: Float[np.ndarray, " dim"], steps: Float[np.ndarray, "n step"]
     ) -> Float[np.ndarray, "n step"]:
         """Return an output at so many places on a line through every point."""
-        jax = _tools().jax
+        tools = _tools()
 
         def at(point: "Array", steps: "Array", direction: "Array") -> "Array":
-            return jax.vmap(lambda step: self.function(point + step * direction)[output])(steps)
+            return tools.jax.vmap(lambda step: self.function(point + step * direction)[output])(steps)
 
-        if output not in self._programs:
-            self._programs[output] = jax.jit(jax.vmap(at, in_axes=(0, 0, None)))
-        piece = max(1, COMPARISON.held // (steps.shape[1] * self.points.shape[1]))
-        with jax.enable_x64(True):
-            parts = [
-                np.asarray(self._programs[output](self.points[i : i + piece], steps[i : i + piece], direction))
-                for i in range(0, len(steps), piece)
-            ]
-        return np.concatenate(parts)
+        count, key = len(steps), (output, steps.shape)
+        size = min(count, max(1, COMPARISON.held // (steps.shape[1] * self.points.shape[1])))
+        pieces = ((*tools.piece((self.points, steps), i, size), direction) for i in range(0, count, size))
+        found = []
+        for each in pieces:
+            if key not in self._programs:
+                self._programs[key] = tools.program(tools.jax.vmap(at, in_axes=(0, 0, None)), *each)
+            found.append(tools.in_double(self._programs[key], *each))
+        return np.concatenate(found)[:count]
 
     def _unit(self, output: int) -> np.ndarray:
         return np.broadcast_to(np.eye(self.outputs)[output], (len(self.points), self.outputs))
 
     def _pieces(self, at: Callable, *others: np.ndarray) -> np.ndarray:
-        tools = _tools()
-        with tools.jax.enable_x64(True):
-            return tools.in_pieces(at, (self.points, *others))
+        return _tools().in_pieces(at, (self.points, *others))
 
 
 def _tools() -> ModuleType:

@@ -34,33 +34,30 @@ class LogDensity:
             return given
         if not callable(given):
             raise InputError(f"`log_density` must be a function of one vector, got {type(given).__name__}.")
+        made, failure = cls(_differentiated(given)), None
+        try:
+            made(point[None])
+            return made
+        except InputError as error:
+            failure = error
         try:
             found = given(point)
         except Exception as error:
             raise InputError(f"`log_density` failed at the first draw: {type(error).__name__}: {error}") from error
-        if isinstance(found, tuple | list):
-
-            def one_by_one(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-                pairs = [given(row) for row in x]
-                return np.array([float(value) for value, _ in pairs]), np.array([gradient for _, gradient in pairs])
-
-            made = cls(one_by_one)
-        elif np.ndim(found) == 0:
-            made = cls(_differentiated(given))
-        else:
+        if not isinstance(found, tuple | list):
+            if np.ndim(found) == 0:
+                raise failure
             raise InputError(
                 f"`log_density` returned an array of shape {np.shape(found)} at one draw; expected a number, or a "
                 f"pair of the log density and its gradient."
             )
-        try:
-            made(point[None])
-        except InputError as error:
-            if "float32" not in str(error):
-                raise
-            raise InputError(
-                f"{error} It closes over an array that a program compiled in single precision holds: make it JAX's, "
-                f"jnp.asarray(array), or sample in double precision, jax.config.update('jax_enable_x64', True)."
-            ) from error
+
+        def one_by_one(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            pairs = [given(row) for row in x]
+            return np.array([float(value) for value, _ in pairs]), np.array([gradient for _, gradient in pairs])
+
+        made = cls(one_by_one)
+        made(point[None])
         return made
 
     def __call__(self, x: Float[np.ndarray, "n dim"]) -> At:
@@ -83,14 +80,12 @@ class LogDensity:
 def _differentiated(f: Callable[[Any], Any]) -> Callable[[np.ndarray], tuple[Any, Any]]:
     import jax
 
-    from .mapped import in_double  # which needs JAX
+    from ..runtime.rows import over_rows  # which needs JAX
 
-    program = jax.jit(jax.vmap(jax.value_and_grad(f)))
+    def value(x: Any) -> Any:
+        found = f(x)
+        if isinstance(found, tuple | list) or np.ndim(found) != 0:
+            raise InputError("it is no function to differentiate")
+        return found
 
-    def batch(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        size = max(64, 1 << (len(x) - 1).bit_length())  # few different ones: each would compile anew
-        points = np.concatenate([x, np.repeat(x[:1], size - len(x), axis=0)])
-        value, gradient = in_double(lambda: program(points))
-        return np.asarray(value)[: len(x)], np.asarray(gradient)[: len(x)]
-
-    return batch
+    return over_rows(jax.vmap(jax.value_and_grad(value)))

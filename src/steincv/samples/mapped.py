@@ -1,55 +1,27 @@
 """Functions of a user evaluated at every draw, by JAX where they can be traced."""
 
-import gc
-import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from ..runtime.double import UNTRACEABLE, in_double, program
+from ..runtime.rows import piece
 from ..runtime.validation import InputError
 from .samples import Samples, finite_array
 
 
 class Sizes(NamedTuple):
-    """Draws at which a function is evaluated at a time, which bounds its memory, and compiled functions kept."""
+    """Draws at which a function is evaluated at a time: at least, and at most. Every number compiles anew."""
 
-    piece: int = 20_000
-    programs: int = 256
+    least: int = 64
+    piece: int = 512
 
 
 SIZES = Sizes()
-Answer = TypeVar("Answer")
-# What f raises if JAX cannot trace it, in whatever precision.
-UNTRACEABLE = (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError)
-
-
-def in_double(task: Callable[[], Answer], *, or_single: bool = False) -> Answer:
-    """Return what a task of JAX gives in double precision.
-
-    While a program lives that was compiled in single precision, JAX hands out the arrays of NumPy that it closes over
-    as they are there, single, and a task that closes over them too fails in many ways. Forgotten, they are double. The
-    program of a gradient does not forget: `or_single` asks for what the user would have got.
-    """
-    try:
-        with jax.enable_x64(True):
-            return task()
-    except UNTRACEABLE:
-        raise
-    except Exception:
-        jax.clear_caches()
-    gc.collect()  # outside the block above, whose exception would keep those arrays alive
-    try:
-        with jax.enable_x64(True):
-            return task()
-    except Exception:
-        if not or_single:
-            raise
-    with jax.enable_x64(False):
-        return task()
 
 
 def evaluate(f: Callable, samples: Samples) -> np.ndarray | dict[str, np.ndarray]:
@@ -62,7 +34,7 @@ def evaluate(f: Callable, samples: Samples) -> np.ndarray | dict[str, np.ndarray
 
     try:
         try:
-            whole = in_double(lambda: in_pieces(at, rows), or_single=True)
+            whole = in_pieces(at, rows)
         except UNTRACEABLE:
             given = (_part(rows, i) for i in range(samples.size))
             found = [_in_order(f(x if constrain is None else _numpy(_in_order(constrain(x))))) for x in given]
@@ -93,31 +65,18 @@ def _in_order(tree: PyTree) -> PyTree:
     return OrderedDict(tree) if type(tree) is dict else tree
 
 
-# The latest compiled programs, by what they compute.
-_programs: OrderedDict[tuple[str, str, str], Any] = OrderedDict()
-
-
 def mapped(f: Callable, rows: PyTree) -> PyTree:
-    """Evaluate f at every row, in one program, which the same f again does not compile again.
-
-    f is traced each time, and the program found by its text: what f closes over may have changed since.
-    """
-    # unused parameters stay arguments: the text must say which of them f looks at
-    lowered = jax.jit(jax.vmap(f), keep_unused=True).lower(rows)
-    key = hashlib.sha256(lowered.as_text().encode()).hexdigest(), str(lowered.in_tree), str(lowered.out_tree)
-    if key not in _programs:
-        _programs[key] = lowered.compile()
-    _programs.move_to_end(key)
-    while len(_programs) > SIZES.programs:
-        _programs.popitem(last=False)
-    return _numpy(_programs[key](rows))
+    """Evaluate f at every row, in one program of JAX in float64."""
+    return in_double(program(jax.vmap(f), rows), rows)
 
 
 def in_pieces(f: Callable, rows: PyTree) -> PyTree:
-    """Evaluate f at every row, at so many rows at a time that the memory is bounded."""
-    starts = range(0, len(jax.tree.leaves(rows)[0]), SIZES.piece)
-    pieces = [mapped(f, _part(rows, slice(i, i + SIZES.piece))) for i in starts]
-    return jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
+    """Evaluate f at every row, at so many rows at a time that the memory is bounded, all by one program."""
+    count = len(jax.tree.leaves(rows)[0])
+    length = min(SIZES.piece, max(SIZES.least, 1 << (count - 1).bit_length()))
+    compiled = program(jax.vmap(f), piece(rows, 0, length))
+    pieces = [in_double(compiled, piece(rows, start, length)) for start in range(0, count, length)]
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[:count], *pieces)
 
 
 def _numpy(tree: PyTree) -> PyTree:
