@@ -7,8 +7,9 @@ from steincv.networks import Regressor
 from steincv_paper.classifier import Classifier
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def regressor() -> Regressor:
+    """Arrays of its own for every test: JAX keeps an array in the precision that it was last used in."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(12, 2))
     return Regressor(x, np.sin(x[:, 0]), noise=0.5, width=3)
