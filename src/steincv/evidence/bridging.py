@@ -30,6 +30,7 @@ from ..result import Estimate
 from ..runtime.validation import InputError, whole_number
 from ..samples.log_density import LogDensity
 from ..samples.samples import Samples
+from ..samples.streamed import refuse_streamed
 from ..stein.coordinates import Standardise, check_standard
 from ..stein.folds import Fold, make_folds
 from ..stein.orbits import check_model
@@ -96,8 +97,7 @@ def bridge(
     Reference: Meng, Wong (1996), Statistica Sinica 6; Meng, Schilling (2002), J. Comput. Graph. Stat. 11.
     """
     start = time.perf_counter()
-    if not isinstance(samples, Samples):
-        raise InputError(f"`samples` must be a steincv.Samples, got {type(samples).__name__}.")
+    refuse_streamed(samples, "bridge")
     if samples.log_weights is not None:
         raise InputError("`samples` have `log_weights`: a bridge needs draws of the posterior. See smc_evidence.")
     method, seed = method_and_seed(method, seed)
