@@ -47,7 +47,8 @@ class Auto(Method):
         closed = 0
         slowness = draws_per_effective(f)
         slow = bool((slowness >= LIMITS.slow).any())
-        planned = plan(training.fewest, training.draws.shape[-1], f.shape[-1], slow, training.base is not None)
+        steps, dim = training.base is not None, training.draws.shape[-1]
+        planned = plan(training.fewest, dim, f.shape[-1], slow, steps, training.states)
         left_out = list(planned.left_out)
         limit = gain_limit(f.shape[0] * f.shape[1] / slowness)
         for stage in planned.stages:

@@ -26,6 +26,8 @@ class Limits(NamedTuple):
     # More features than these share of the draws cost more than they bring: few pairs of coordinates matter then.
     quadratic_features_per_draw: float = FEATURES_PER_DRAW
     cubic_features_per_draw: float = 1 / 8
+    # The states of an orbit are alike: each counts as so much of a draw for the features that a quadratic may have.
+    states: float = 0.5
     # From here on pairs are looked for, and directions: in fewer dimensions polynomials have them all.
     structure_dimensions: int = 12
     # Distances tell less and less in more dimensions than these.
@@ -93,8 +95,8 @@ class Plan(NamedTuple):
     left_out: tuple[tuple[str, str], ...]
 
 
-def plan(n: int, dim: int, outputs: int, slow: bool = False, steps: bool = False) -> Plan:
-    """Return what the default fits to n draws in `dim` dimensions, of chains that may be slow.
+def plan(n: int, dim: int, outputs: int, slow: bool = False, steps: bool = False, states: int = 1) -> Plan:
+    """Return what the default fits to n draws in `dim` dimensions, of chains that may be slow, with orbits of `states`.
 
     `steps`: to indicators without their jumps, of which there are several per parameter. Members that are fitted output
     by output would be most of the time, and are left to means.
@@ -110,6 +112,11 @@ def plan(n: int, dim: int, outputs: int, slow: bool = False, steps: bool = False
         best = [fit for fit in fits if not _too_much(fit.cost(n, dim, outputs))][:1]
         closed += [Entry(replace(fit, objective=o)) for fit in best for o in ("diffusion", "spectral")]
     dear = [Entry(Polynomial(3))] if cubic <= LIMITS.cubic_features_per_draw * n else []
+    seen = LIMITS.quadratic_features_per_draw * n
+    if seen < quadratic <= LIMITS.states * states * seen and not _too_much(
+        Polynomial(2).cost(n * states, dim, outputs)
+    ):
+        dear.append(Entry(Polynomial(2)))
     turning = Polynomial(2, rotations=True)
     if dim > 1 and turning.count(dim) <= LIMITS.cubic_features_per_draw * n:
         dear.append(Entry(turning, both=2 * turning.count(dim) <= LIMITS.quadratic_features_per_draw * n))

@@ -25,7 +25,7 @@ from ...runtime.validation import InputError, reserve, whole_number
 from ...stein.coordinates import CACHED, Bilinear
 from ..method import Control, CrossFit, Kind, Member, Method, Problem, Training
 from ..problem import Cost, systems
-from .ridge import GROWTHS, RidgeFit, judged_every, ridge, ridge_of_moments
+from .ridge import GROWTHS, SIZES as RIDGE, RidgeFit, judged_every, ridge, ridge_of_moments
 from .slow import OBJECTIVES, fit_slow, own_steps, systems_solved
 
 # More than any memory holds, and still a float.
@@ -240,15 +240,15 @@ class Polynomial(Method):
         return np.tile(feature_degrees(dim, self.degree, bool(self.rotations)), parts)
 
     def cost(self, n: int, dim: int, outputs: int) -> Cost:
-        """Return the cost of a fit: a Gram matrix and its spectrum for every growth, at most three."""
+        """Return the cost of a fit: a Gram matrix, of which half is computed, and its spectrum for every growth."""
         features = self.count(dim)
         if self.objective != "variance":
             operations = 4.0 * n * features**2 + systems_solved(features) * 2 / 3 * features**3
             return Cost(operations, 2 * self._bytes(n, features))
         rank = min(n, features)
-        growths = 1 if self.degree == 1 and not self.rotations else len(GROWTHS)
-        operations = growths * (2.0 * n * features * rank + 9.0 * rank**3 + 30.0 * n * rank * outputs)
-        return Cost(operations, self._bytes(n, features))
+        one = (self.degree == 1 and not self.rotations) or rank > RIDGE.large
+        operations = 1.0 * n * features * rank + 9.0 * rank**3 + 30.0 * n * rank * outputs
+        return Cost(operations * (1 if one else len(GROWTHS)), self._bytes(n, features))
 
     def _bytes(self, n: int, features: int) -> float:
         # features, centred and scaled copies and the eigenvector side; one Gram matrix and its vectors
