@@ -222,6 +222,16 @@ def test_a_banana_is_straightened():
     assert found.variance_ratio < 0.002  # .23 in coordinates learned from scales alone
 
 
+def test_a_coordinate_that_stands_still_has_a_map_beside_it():
+    rng = np.random.default_rng(6)
+    h, w = rng.normal(size=(2, 800))
+    x = np.stack([h, np.exp(0.5 * h) * w, np.full(800, 2.0)], axis=1)
+    s = np.stack([-h + 0.5 * (w**2 - 1), -np.exp(-0.5 * h) * w, np.zeros(800)], axis=1)
+    found = Learned.of(x, s, chains=4)
+    assert found is not None
+    assert np.isfinite(found(x, s)).all()
+
+
 def test_scaling_shifting_and_permuting_change_nothing():
     model = Groups()
     x = model.draw(CHAINS * DRAWS)

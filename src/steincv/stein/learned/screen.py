@@ -31,8 +31,10 @@ class Screening(NamedTuple):
     beside: float = 0.25  # and of what the strongest parent promises, to enter together with it
     most: int = 8  # parents that scale
     also: int = 8  # parents that only locate
-    bow: float = 0.1  # a bent location counts if it alone lowers the divergence by so much: in rats and random effects
-    bow_of_two: float = 0.25  # weak ones cost a tenth to a quarter of the gain; and by this part of what its two have
+    # A bent location counts if it alone lowers the divergence by so much, and by this part of what its two coordinates
+    # have. Weaker ones cost a tenth to a quarter of the gain in rats and random effects.
+    bow: float = 0.1
+    bow_of_two: float = 0.25
     hub: float = 0.02  # their least mean squared partial correlation with the children, or, with many children, this
     hub_of_all: float = 0.5  # over their number: the mean of k effects shares about 1 / k with each
     candidates: int = 64  # parents looked at in more than `wide` dimensions
@@ -58,7 +60,7 @@ def falls(z: np.ndarray, s: np.ndarray, a: Metric, weights: np.ndarray, parents:
     e, inner = a.residuals(z, s)
     z = z - a.mean
     parent, pull = z[:, parents], e[:, parents]
-    square = weights @ parent**2
+    square = np.maximum(weights @ parent**2, 1e-300)  # of a coordinate that stands still
     unit = parent / np.sqrt(square)
     bow, bend = (unit**2 - 1) / np.sqrt(2), unit * np.sqrt(2 / square)  # q and its slope
     work, heavy = z * s + 1, weights[:, None] * len(z)
@@ -78,9 +80,8 @@ def falls(z: np.ndarray, s: np.ndarray, a: Metric, weights: np.ndarray, parents:
     )
     own = weights @ (e * inner)
     enough = np.maximum(SCREENING.bow, SCREENING.bow_of_two * np.add.outer(own, own[parents]))
-    return Falls(
-        scale[0], np.where(lowered > enough, lowered, 0.0), scale[1] + np.where(lowered > enough, by_chance, 0)
-    )
+    bowed = lowered > enough
+    return Falls(scale[0], np.where(bowed, lowered, 0.0), scale[1] + np.where(bowed, by_chance, 0.0))
 
 
 def _newton(terms: list[Pair], curvature: np.ndarray, size: np.ndarray | float, parents: np.ndarray) -> Pair:
