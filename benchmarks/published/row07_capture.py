@@ -35,6 +35,7 @@ from common import DATA, GAIN, RESULTS, Data, Line, Planned, exactly, gain, keep
 from sklearn.linear_model import lasso_path
 
 import steincv as scv
+from steincv.runtime.rows import over_rows
 from steincv.samples.log_density import LogDensity
 
 SIZES = {2000: 20.7, 5000: 22.8}  # draws, and the published ratio
@@ -189,7 +190,7 @@ def log_posterior(z):
     return log_likelihood(split, jnp) + prior
 
 
-POSTERIOR = LogDensity.compiled(jax.jit(jax.vmap(jax.value_and_grad(log_posterior))))
+POSTERIOR = LogDensity(over_rows(jax.vmap(jax.value_and_grad(log_posterior))))
 
 
 def move(z: np.ndarray, at, factor: np.ndarray, rng: np.random.Generator):
