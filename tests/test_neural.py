@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.flatten_util import ravel_pytree
 
@@ -57,9 +58,10 @@ def test_divergence_is_the_trace_of_the_jacobian(trial):
         assert phi.shape in {(5, dim), (5, 1)}
 
 
+@pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize(("dim", "width", "activation", "draws"), [(10, 40, "sigmoid", 50), (3, 17, "tanh", 16)])
-def test_the_fused_kernel_has_the_gradients_of_the_objective(dim, width, activation, draws):
-    trial = VectorField(width, 2, activation)
+def test_the_fused_kernel_has_the_gradients_of_the_objective(dim, width, depth, activation, draws):
+    trial = VectorField(width, depth, activation)
     keys = jax.random.split(jax.random.key(0), 7)
     flat = jax.vmap(lambda key: ravel_pytree(trial.init(key, dim))[0])(keys[:3])
     flat += 0.3 * jax.random.normal(keys[3], flat.shape)
@@ -89,7 +91,8 @@ def test_the_fused_kernel_is_for_small_float32_networks_on_a_gpu(monkeypatch):
     monkeypatch.setattr(jax, "devices", lambda: [SimpleNamespace(compute_capability="9.0")])
     with jax.enable_x64(True):
         assert not _fused.applies(trial, 10, 128)
-    assert not _fused.applies(VectorField(40, 1), 10, 128)
+    assert _fused.applies(VectorField(40, 1), 10, 128)
+    assert not _fused.applies(VectorField(40, 3), 10, 128)
     assert not _fused.applies(VectorField(20, 2), 10, 128)
     assert not _fused.applies(trial, 10, 5000)
 
@@ -351,3 +354,20 @@ def test_auto_spends_where_there_is_something_to_gain():
 def test_bad_settings_are_refused_by_name(bad, said):
     with pytest.raises(scv.InputError, match=said):
         bad()
+
+
+def test_adams_steps_are_those_of_optax():
+    settings = training.Settings(VectorField(3, 1), 100, 8, 0.01, True, False)
+    schedule = optax.warmup_cosine_decay_schedule(0.0, 0.01, 2, 100, 1e-5)
+    optimizer = optax.adam(schedule)
+    x = expected = (jnp.array([1.0, -2.0]), jnp.array(0.5))
+    zeros = jax.tree.map(jnp.zeros_like, x)
+    moments, state = (zeros, zeros), optimizer.init(x)
+    for k in range(100):
+        gradient = jax.tree.map(jnp.cos, x)
+        x, moments = training.adam(x, moments, gradient, training.Rates.of(settings, jnp.asarray(k)))
+        updates, state = optimizer.update(jax.tree.map(jnp.cos, expected), state)
+        expected = optax.apply_updates(expected, updates)
+    assert float(abs(x[0][0] - 1)) > 0.1
+    for a, b in zip(jax.tree.leaves(x), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)

@@ -27,6 +27,8 @@ from .trials import Custom, Trial
 SEGMENTS = 20
 # Training may round: g has mean zero for any weights. Evaluation never does (`neural._evaluator`, "highest").
 PRECISION = "high"
+# Steps of a kernel that go into one turn of the loop, whose own 3 us are then shared: `benchmarks/gpu/networks.py`.
+UNROLLED = 8
 
 
 class Batch(NamedTuple):
@@ -81,12 +83,42 @@ def control(trial: Trial, params: Any, z: Array, s: Array) -> Array:
     return stein(divergence, field, s)
 
 
-def _optimizer(settings: Settings) -> optax.GradientTransformation:
-    warm = settings.steps // 50
-    schedule = optax.warmup_cosine_decay_schedule(
-        0.0 if warm else settings.rate, settings.rate, warm, settings.steps, settings.rate * 1e-3
-    )
-    return optax.adam(schedule)
+class Rates(NamedTuple):
+    """What Adam's steps differ in: how far they go, and what makes up for memories that began with zeros."""
+
+    step: Array
+    first: Array
+    second: Array
+
+    @classmethod
+    def of(cls, settings: Settings, number: Array) -> "Rates":
+        warm = settings.steps // 50
+        schedule = optax.warmup_cosine_decay_schedule(
+            0.0 if warm else settings.rate, settings.rate, warm, settings.steps, settings.rate * 1e-3
+        )
+        return cls(schedule(number), *(1 / (1 - memory ** (number + 1.0)) for memory in (ADAM.first, ADAM.second)))
+
+
+class Adam(NamedTuple):
+    """Adam's memory of slopes and of their squares, as in optax, and what keeps it from dividing by zero."""
+
+    first: float = 0.9
+    second: float = 0.999
+    least: float = 1e-8
+
+
+ADAM = Adam()
+
+
+def adam(variables: Any, moments: tuple[Any, Any], gradient: Any, rates: Rates) -> tuple[Any, tuple[Any, Any]]:
+    """Make a step of `optax.adam`; that finds its rates anew at every step, in a dozen small operations."""
+    first = jax.tree.map(lambda m, g: ADAM.first * m + (1 - ADAM.first) * g, moments[0], gradient)
+    second = jax.tree.map(lambda v, g: ADAM.second * v + (1 - ADAM.second) * g * g, moments[1], gradient)
+
+    def moved(x: Array, m: Array, v: Array) -> Array:
+        return x - rates.step * (m * rates.first) / (jnp.sqrt(v * rates.second) + ADAM.least)
+
+    return jax.tree.map(moved, variables, first, second), (first, second)
 
 
 def unravel(trial: Trial, dim: int) -> Callable[[Array], Any]:
@@ -102,14 +134,13 @@ def unravel(trial: Trial, dim: int) -> Callable[[Array], Any]:
 @functools.partial(jax.jit, static_argnames=("settings", "dim"))
 def _start(task: Task, settings: Settings, dim: int) -> State:
     params = jax.vmap(lambda key: ravel_pytree(settings.trial.init(key, dim))[0])(task.key)
-    moments = _optimizer(settings).init((params, task.center))
-    return State(params, task.center, moments, params, jnp.full(len(params), jnp.inf))
+    zeros = jax.tree.map(jnp.zeros_like, (params, task.center))
+    return State(params, task.center, (zeros, zeros), params, jnp.full(len(params), jnp.inf))
 
 
 @functools.partial(jax.jit, static_argnames=("settings", "length"), donate_argnums=0)
 def _segment(state: State, task: Task, data: Batch, first: Array, settings: Settings, length: int) -> State:
     """Some steps of all networks. Those of one problem see the same minibatches, which saves most of the gathering."""
-    optimizer = _optimizer(settings)
     trial = settings.trial
     structure = unravel(trial, data.z.shape[2])
     fused = _fused.applies(trial, data.z.shape[2], settings.batch)
@@ -132,23 +163,34 @@ def _segment(state: State, task: Task, data: Batch, first: Array, settings: Sett
         z, s, y = (x[t.problem] for x in batch)
         return jax.grad(loss)(variables, t, z, s, y, key)
 
-    def step(carry: tuple, i: Array) -> tuple[tuple, None]:
+    # On an accelerator a step is as long as its operations are many: what does not depend on weights is found before.
+    together = jnp.concatenate([data.z, data.s, data.y], 2)
+    cuts = (data.z.shape[2], 2 * data.z.shape[2])
+    number = first + jnp.arange(length)
+
+    def keys(i: Array) -> Array:
+        """Return what step i picks its draws by, and what it probes by."""
+        return jax.random.split(jax.random.fold_in(task.key[0], i))
+
+    def picked(i: Array) -> Array:
+        index = jnp.int32(jax.random.uniform(keys(i)[0], (1, settings.batch)) * count)
+        return jnp.take_along_axis(order, index, 1)
+
+    def step(carry: tuple, at: tuple[Array, Array, Rates]) -> tuple[tuple, None]:
         variables, moments = carry
-        pick, probe = jax.random.split(jax.random.fold_in(task.key[0], i))
-        index = jnp.int32(jax.random.uniform(pick, (1, settings.batch)) * count)
-        rows = jnp.take_along_axis(order, index, 1)
-        batch = tuple(jnp.take_along_axis(x, rows[:, :, None], 1) for x in (data.z, data.s, data.y))
+        i, rows, rates = at
+        batch = tuple(jnp.split(jnp.take_along_axis(together, rows[:, :, None], 1), cuts, 2))
         if fused:
             flat, center = variables
             by_flat, by_center = _fused.gradients(trial, flat, center, task.problem, task.output, task.penalty, batch)
             gradient = (by_flat + 2 * task.decay[:, None] * flat, by_center * settings.learn_center)
         else:
-            gradient = jax.vmap(one, (0, 0, None, None))(variables, task, batch, probe)
-        updates, moments = optimizer.update(gradient, moments)
-        return (optax.apply_updates(variables, updates), moments), None
+            gradient = jax.vmap(one, (0, 0, None, None))(variables, task, batch, keys(i)[1])
+        return adam(variables, moments, gradient, rates), None
 
     start = ((state.params, state.center), state.moments)
-    ((params, center), moments), _ = jax.lax.scan(step, start, first + jnp.arange(length))
+    each = (number, jax.vmap(picked)(number), Rates.of(settings, number))
+    ((params, center), moments), _ = jax.lax.scan(step, start, each, unroll=UNROLLED if fused else 1)
     if not settings.early_stop:
         return State(params, center, moments, params, state.best_error)
 
