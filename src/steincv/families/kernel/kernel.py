@@ -343,16 +343,17 @@ def _valley(
 ) -> Float[np.ndarray, "count out"]:
     """Return the errors around every output's least one, from the middle on; infinite where none was asked for.
 
-    Each output's error is taken to have a single valley: it is followed down, first to one side, then to the other.
+    Each output's error is followed down, first to one side, then to the other, and over a single rise: near the penalty
+    at which the landmarks begin to interpolate there may be one, before a valley thirty times as deep.
     """
     errors = np.full((count, outputs), np.inf)
     middle = count // 2
     errors[middle] = error(middle, np.arange(outputs))
     for step in (-1, 1):
         at = middle
-        while 0 <= at + step < count and len(falling := np.flatnonzero(errors.argmin(axis=0) == at)):
+        while 0 <= at + step < count and len(near := np.flatnonzero(np.abs(errors.argmin(axis=0) - at) <= 1)):
             at += step
-            errors[at, falling] = error(at, falling)
+            errors[at, near] = error(at, near)
     return errors
 
 
