@@ -321,6 +321,8 @@ def test_a_valley_behind_a_small_rise_is_found():
     known = np.array([[0.45, 0.14, 0.02, 0.008, 6e-5, 8e-5, 3e-6], [3e-6, 8e-5, 6e-5, 0.008, 0.02, 0.14, 0.45]]).T
     errors = _valley(lambda k, outputs: known[k, outputs], 7, 2)
     np.testing.assert_array_equal(errors.argmin(axis=0), [6, 0])
+    alike = np.array([[0.29, 0.1, 0.05, 0.016, 0.0043, 0.0067, 0.0035]]).T
+    assert _valley(lambda k, outputs: alike[k, outputs], 7, 1).argmin() == 4
 
 
 def test_huge_scores_are_refused_not_returned_as_nan():
