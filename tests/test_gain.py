@@ -5,9 +5,9 @@ import pytest
 import scipy.stats
 
 import steincv as scv
-from steincv.families.method import CrossFit
+from steincv.families.method import CrossFit, Simpler
 from steincv.judging.error_bars import FREEDOM, Average, average, degrees_of_freedom, tail_of_distances
-from steincv.judging.verdict import Words, unseen, widened_ratio
+from steincv.judging.verdict import BEYOND, Words, as_apart_as_chains, unseen, widened_ratio
 
 
 class Given(scv.MonteCarlo):
@@ -193,3 +193,59 @@ def test_the_guard_compares_intervals_as_they_are():
     x = average(np.random.default_rng(8).standard_t(1.2, size=(4, 200, 1)))
     half = Average(x.mean, x.standard_error / 2, x.ess, x.error_ess, x.degrees_of_freedom, x.tail)
     np.testing.assert_allclose(widened_ratio(x, half), 0.25)
+
+
+class Apart(Given):
+    """A method whose g is off zero by another constant at every chain, with a simpler one that is not."""
+
+    def __init__(self, left, simpler):
+        object.__setattr__(self, "left", left)
+        object.__setattr__(self, "simpler", simpler)
+
+    def cross_fit(self, samples, values, folds, *, seed=0):
+        return CrossFit(self.left - values, {}, Simpler(self.simpler - values, ("simpler",) * values.shape[-1], []))
+
+
+def shifted(rng, share, by, outputs):
+    """Samples, f, and what is left of it with another constant in every chain."""
+    samples, f, left = split(rng, share, outputs)
+    return samples, f, left + by * rng.normal(size=(4, 1, outputs))
+
+
+def test_chains_of_what_is_left_that_are_apart_make_the_error_bar():
+    samples, f, left = shifted(np.random.default_rng(9), share=0.02, by=0.02, outputs=400)
+    known = average(left)
+    inside = np.abs(known.mean) <= known.half_width() * known.standard_error
+    found = scv.estimate(samples, f, Given(left))
+    low, high = np.moveaxis(found.interval(), -1, 0)
+    assert inside.mean() < 0.6  # what effective sizes know of it
+    assert ((low <= 0) & (high >= 0)).mean() > 0.8
+
+
+def test_chains_that_are_not_apart_keep_their_error_bar():
+    _, _, left = split(np.random.default_rng(10), share=0.02, outputs=4000)
+    for series in (left, left[:1], left[:, :50], left[:2]):
+        plain = average(series)
+        found, apart = as_apart_as_chains(plain, series)
+        few = scipy.stats.binom.ppf(0.9999, apart.size, BEYOND.by_chance)
+        assert apart.sum() <= few
+        for name, value in vars(found).items():
+            np.testing.assert_array_equal(value[~apart], getattr(plain, name)[~apart])
+
+
+def test_one_block_of_draws_is_not_apart():
+    series = np.zeros((1, 4, 3))
+    found, apart = as_apart_as_chains(average(series), series)
+    assert not apart.any()
+    np.testing.assert_array_equal(found.standard_error, 0)
+
+
+def test_where_chains_are_apart_the_plain_mean_is_reported_not_a_simpler_one():
+    samples, f, left = shifted(np.random.default_rng(11), share=0.1, by=0.05, outputs=400)
+    apart = as_apart_as_chains(average(left), left)[1]
+    simpler = 0.4 * f + 1.0  # off by 1, of a smaller error bar than the plain mean
+    chosen = np.array(scv.estimate(samples, f, Apart(left, simpler)).method)[apart]
+    assert apart.mean() > 0.4
+    assert "simpler" not in chosen
+    assert (chosen == "plain").mean() > 0.8
+    assert set(scv.estimate(samples, f, Apart(f + 0.01, simpler)).method) == {"simpler"}

@@ -300,7 +300,7 @@ def test_normal_equations_are_those_of_the_folds():
 
 
 def test_penalties_are_looked_for_around_each_least_error():
-    """Three outputs with valleys in three places: all are found, and what lies beyond them is not asked for."""
+    """Three outputs with valleys in three places: all are found, and what lies well beyond them is not asked for."""
     valleys = np.array([2, 3, 5])
     asked = []
 
@@ -310,9 +310,19 @@ def test_penalties_are_looked_for_around_each_least_error():
 
     errors = _valley(error, 9, 3)
     np.testing.assert_array_equal(errors.argmin(axis=0), valleys)
-    assert sorted(asked) == [1, 2, 3, 4, 5, 6]
-    assert np.isinf(errors[[0, 7, 8]]).all()
-    assert [np.flatnonzero(np.isfinite(one)).tolist() for one in errors.T] == [[1, 2, 3, 4], [2, 3, 4], [3, 4, 5, 6]]
+    assert sorted(asked) == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert [np.flatnonzero(np.isfinite(one)).tolist() for one in errors.T] == [
+        [0, 1, 2, 3, 4], [1, 2, 3, 4, 5], [2, 3, 4, 5, 6, 7],
+    ]  # fmt: skip
+
+
+def test_a_valley_behind_a_small_rise_is_found():
+    """As of GARCH in log parameters: thirty times less is left behind a rise by a third."""
+    known = np.array([[0.45, 0.14, 0.02, 0.008, 6e-5, 8e-5, 3e-6], [3e-6, 8e-5, 6e-5, 0.008, 0.02, 0.14, 0.45]]).T
+    errors = _valley(lambda k, outputs: known[k, outputs], 7, 2)
+    np.testing.assert_array_equal(errors.argmin(axis=0), [6, 0])
+    alike = np.array([[0.29, 0.1, 0.05, 0.016, 0.0043, 0.0067, 0.0035]]).T
+    assert _valley(lambda k, outputs: alike[k, outputs], 7, 1).argmin() == 4
 
 
 def test_huge_scores_are_refused_not_returned_as_nan():

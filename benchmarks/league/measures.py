@@ -21,6 +21,7 @@ class Score:
     sets: int
     gain: np.ndarray
     reported_over_true: np.ndarray
+    together_over_true: np.ndarray
     coverage: float
     wrong: int
     seconds: float
@@ -80,13 +81,27 @@ def _variance(means: np.ndarray, ordinary: np.ndarray, usual: np.ndarray) -> np.
     return s_c * (1 + rho_squared * (usual / s_p - 1)) / median
 
 
+def covered(means: np.ndarray, widths: np.ndarray) -> np.ndarray:
+    """Whether the intervals of half `widths` of every set hold the mean of the other sets, (set, functional).
+
+    The others are weighted by their intervals, and the half-width of their mean is added in squares: 95 % for honest
+    intervals, however many sets there are and however different. (In the bare mean of all sets one with a far draw,
+    whose interval is wide and says so, moves what the others are held against, by many times their own error.)
+    """
+    weight = 1 / np.maximum(widths, np.finfo(float).tiny ** 0.25) ** 2
+    others = weight.sum(axis=0) - weight
+    away = np.abs(means - ((weight * means).sum(axis=0) - weight * means) / others)
+    return away <= np.sqrt(widths**2 + 1 / others)
+
+
 def score(name: str, lines: Sequence[Line]) -> Score | None:
     """Judge a method by its runs on the sets of one posterior; nothing where there are none.
 
     - gain: the variance of the plain mean over that of the controlled means of the sets about their own mean. With few
       sets, of the chains: each is controlled by fits to the others, so these are nearly independent.
-    - coverage: how often a 95 % interval holds that mean. The mean is of R sets, this one among them, so intervals are
-      narrowed by sqrt(1 - 1/R), which makes this 95 % for honest intervals whatever R is.
+    - reported over true: of the set in the middle; together: of the mean squared error bar of all sets. Where some sets
+      have a far draw and say so, the first is large though every set is honest; a gain over all sets is theirs.
+    - coverage: see `covered`.
     - wrong: functionals whose mean over the sets is not that of the reference, which the first two would not notice.
     """
     if not lines:
@@ -94,7 +109,7 @@ def score(name: str, lines: Sequence[Line]) -> Score | None:
     failed = [line["failed"] for line in lines if "failed" in line]
     seconds = float(np.median([line["seconds"] for line in lines]))
     if failed:
-        return Score(len(lines), np.array([]), np.array([]), np.nan, 0, seconds, failed[0])
+        return Score(len(lines), np.array([]), np.array([]), np.array([]), np.nan, 0, seconds, failed[0])
     if not np.all(plain_variance(name) > 0):
         raise ValueError(f"{name}: a functional is constant, so there is nothing to gain.")
     means, errors, widths, plain = (
@@ -117,13 +132,15 @@ def score(name: str, lines: Sequence[Line]) -> Score | None:
     variance = np.maximum(variance, usual / EXACT)
     gain = usual / variance
     reported = np.median((plain / np.maximum(errors, np.sqrt(usual / EXACT))) ** 2, axis=0)
-    inside = np.abs(means - means.mean(0)) <= widths * np.sqrt(1 - 1 / r)
+    together = (plain**2).mean(axis=0) / np.maximum((errors**2).mean(axis=0), usual / EXACT)
+    inside = covered(means, widths)
     open_question = (gain < EXACT) & (r >= ENOUGH_SETS)
     off = np.abs(means.mean(0) - truth.mean) / np.sqrt(truth.error**2 + variance / r)
     return Score(
         sets=r,
         gain=gain,
         reported_over_true=reported / gain,
+        together_over_true=together / gain,
         coverage=float(inside[:, open_question].mean()) if open_question.any() else np.nan,
         wrong=int(np.sum(off > SURE)) if r >= ENOUGH_SETS else 0,
         seconds=seconds,

@@ -65,7 +65,10 @@ def summary(chosen: list[str], player: Player) -> dict[str, float]:
     """One line over several posteriors. A failure counts as the plain mean, which is what the user is left with."""
     mine = [scores()[name, player] for name in chosen if (name, player) in scores()]
     ran = [s for s in mine if not s.failed]
-    ratios = [np.median(s.reported_over_true) for s in ran]
+    typical, together = (
+        [float(np.median(r)) for r in each]
+        for each in ([s.reported_over_true for s in ran], [s.together_over_true for s in ran])
+    )
     covered = [s.coverage for s in ran if np.isfinite(s.coverage)]
     old = {name: scores().get((name, BASELINE)) for name in chosen}
     against = [scores()[name, player].median / s.median for name, s in old.items() if s and (name, player) in scores()]
@@ -76,7 +79,8 @@ def summary(chosen: list[str], player: Player) -> dict[str, float]:
         "times before": geometric_mean(against),
         "at least": min(against, default=np.nan),
         "worst": min((s.worst for s in ran), default=np.nan),
-        "reported / true": float(np.median(ratios)) if ratios else np.nan,
+        "reported / true": float(np.median(typical)) if typical else np.nan,
+        "together": float(np.median(together)) if together else np.nan,
         "coverage": float(np.mean(covered)) if covered else np.nan,
         "wrong": sum(s.wrong for s in ran),
         "seconds": float(np.median([s.seconds for s in ran])) if ran else np.nan,
@@ -87,11 +91,13 @@ def rows() -> list[dict[str, object]]:
     """A line per posterior and player."""
     found = []
     for (name, player), s in scores().items():
-        ratio = float(np.median(s.reported_over_true)) if s.gain.size else np.nan
+        typical, together = (
+            float(np.median(r)) if s.gain.size else np.nan for r in (s.reported_over_true, s.together_over_true)
+        )
         found.append({
             "posterior": name, "parameters": make(name).dim, "version": player.version, "method": player.method,
-            "sets": s.sets, "gain": s.median, "worst": s.worst, "reported over true": ratio, "coverage": s.coverage,
-            "wrong": s.wrong, "seconds": s.seconds, "failed": s.failed.split(".")[0][:80],
+            "sets": s.sets, "gain": s.median, "worst": s.worst, "reported over true": typical, "together": together,
+            "coverage": s.coverage, "wrong": s.wrong, "seconds": s.seconds, "failed": s.failed.split(".")[0][:80],
         })  # fmt: skip
     return found
 

@@ -62,12 +62,27 @@ def test_known_gain_and_coverage(plain):
     honest = measures.score(NAME, _lines(means, error))
     assert 0.5 * TRUE_GAIN < honest.median < 2 * TRUE_GAIN
     assert 0.5 < np.median(honest.reported_over_true) < 2
+    np.testing.assert_allclose(honest.together_over_true, honest.reported_over_true, rtol=0.2)
     assert honest.coverage > 0.85
     boastful = measures.score(NAME, _lines(means, error / 3))
     assert boastful.coverage < 0.7
     assert np.median(boastful.reported_over_true) > 4
     biased = measures.score(NAME, _lines(means + 0.05, error))
     assert biased.wrong == OUTPUTS
+
+
+def test_coverage_of_sets_that_know_more_and_less():
+    rng = np.random.default_rng(3)
+    error = np.geomspace(1, 30, SETS)[:, None]
+    means = error * rng.normal(size=(SETS, 2000))
+    widths = np.broadcast_to(1.96 * error, means.shape)
+    bare = np.abs(means - means.mean(0)) <= widths * np.sqrt(1 - 1 / SETS)
+    assert bare.mean() < 0.8
+    np.testing.assert_allclose(measures.covered(means, widths).mean(axis=1), 0.95, atol=0.02)
+    boastful = np.where(np.arange(SETS)[:, None] == SETS - 1, widths / 30, widths)
+    found = measures.covered(means, boastful).mean(axis=1)
+    assert found[-1] < 0.2  # itself, and those that are held against it
+    assert found.mean() < 0.7
 
 
 def test_few_sets_are_compared_by_their_chains(plain):

@@ -372,10 +372,12 @@ class Judge:
 
         controlled, methods = usable(choices[0]), [self.method] * len(self.labels)
         if self.guard and self.simpler is not None:
+            # chains are apart where draws are missing, of which a simpler method has no more
             trusted = widened_ratio(plain.average, controlled.average) < gain_limit(plain.average.ess)
+            kept = trusted | controlled.apart
             # whether that is better than the plain mean is judged below
-            controlled = controlled.where(trusted, usable(choices[1]))
-            methods = [self.method if mine else self.simpler.methods[k] for k, mine in enumerate(trusted)]
+            controlled = controlled.where(kept, usable(choices[1]))
+            methods = [self.method if mine else self.simpler.methods[k] for k, mine in enumerate(kept)]
         found, info = verdict(plain, controlled, self.alarms, self.info, guard=self.guard), self.info
         if self.method == str(MonteCarlo()):  # nothing was asked to help, so nothing failed to
             info = {**info, "method": "plain"}

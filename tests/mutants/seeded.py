@@ -170,6 +170,27 @@ BUGS = (
         ("tests/test_estimate.py", "-k", "wrong_scores"),
     ),
     Bug(
+        "chains of f + g that are apart go unnoticed",
+        "judging/verdict.py",
+        "apart = (error > 0) & (spread >",
+        "apart = (error < 0) & (spread >",
+        ("tests/test_gain.py", "-k", "apart"),
+    ),
+    Bug(
+        "a simpler method where chains are apart",
+        "estimating.py",
+        "kept = trusted | controlled.apart",
+        "kept = trusted",
+        ("tests/test_gain.py", "-k", "apart"),
+    ),
+    Bug(
+        "penalties are looked for up to the first rise",
+        "families/kernel/kernel.py",
+        "errors.argmin(axis=0) - at) <= 1",
+        "errors.argmin(axis=0) - at) <= 0",
+        ("tests/test_kernel.py", "-k", "penalties or valley"),
+    ),
+    Bug(
         "delta method without its factor 2",
         "judging/quantiles.py",
         "draws = sd + (v - v.mean(axis=(0, 1))) / (2 * sd)",

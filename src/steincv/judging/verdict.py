@@ -53,6 +53,10 @@ class Beyond(NamedTuple):
     # Of an interval whose ends are further apart than this factor only the lower end is told; no gain beyond the other.
     vague: float = 1000.0
     most_told: float = 1e6
+    # How often chance may put the chains of f + g so far apart that their spread alone is believed; and in how many
+    # blocks a single chain is looked at: as many as it has folds.
+    by_chance: float = 1e-3
+    blocks: int = 5
 
 
 BEYOND = Beyond()
@@ -60,12 +64,16 @@ BEYOND = Beyond()
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """Draws of every output, or means over blocks of draws, with their average and what their values say."""
+    """Draws of every output, or means over blocks of draws, with their average and what their values say.
+
+    `apart`: of f + g, where its chains are further apart than chance puts them.
+    """
 
     array: Float[np.ndarray, "chain draw out"]
     known: Average | None = None
     status: Callable[[np.ndarray], list[list[Status]]] | None = None
     largest: Float[np.ndarray, " out"] | None = None
+    apart: Bool[np.ndarray, " out"] | bool = False
 
     @functools.cached_property
     def average(self) -> Average:
@@ -85,13 +93,39 @@ class Seen:
 
     def beside(self, plain: "Seen") -> "Seen":
         """Return these draws of f + g with intervals that know of the tail of f too, and how slowly it moves."""
-        return replace(self, known=as_slow_as(plain.average, self.average, self.array))
+        known, apart = as_apart_as_chains(as_slow_as(plain.average, self.average, self.array), self.array)
+        return replace(self, known=known, apart=apart)
 
     def where(self, mine: Bool[np.ndarray, " out"], other: "Seen") -> "Seen":
         """Return this one for the outputs where `mine` is true, the other one elsewhere."""
         if mine.all():
             return self
         return Seen(np.where(mine, self.array, other.array), self.average.where(mine, other.average))
+
+
+def as_apart_as_chains(
+    better: Average, series: Float[np.ndarray, "chain draw out"]
+) -> tuple[Average, Bool[np.ndarray, " out"]]:
+    r"""Return the average of f + g with an error bar that knows how far its chains are apart; and where that counts.
+
+    Every fold has a g of its own. Where draws are missing that the scores know of, as in the neck of a funnel, each g
+    is off zero in the mean by another constant, the same at all draws of a fold: autocorrelations do not tell. The
+    means of chains do. Where there is nothing of the kind the ratio of the two squared errors has the distribution F;
+    beyond what chance makes of it, the spread of the chains alone is the error bar.
+    """
+    blocks = BEYOND.blocks if len(series) == 1 and series.shape[1] >= BEYOND.blocks else 1
+    size, free = series.shape[1] // blocks, len(series) * blocks - 1
+    if free == 0:
+        return better, np.zeros(series.shape[-1], dtype=bool)
+    means = series[:, : blocks * size].reshape(free + 1, size, -1).mean(axis=1)
+    unit = np.abs(means - means[0]).max(axis=0)  # squares of the means themselves could overflow
+    unit = np.where(unit > 0, unit, 1.0)
+    spread = unit * ((means - means[0]) / unit).std(axis=0, ddof=1) / np.sqrt(free + 1)
+    error, known = better.standard_error, degrees_of_freedom(better.ess)
+    apart = (error > 0) & (spread > np.sqrt(scipy.special.fdtri(free, known, 1 - BEYOND.by_chance)) * error)
+    wider = np.where(apart, spread / np.where(apart, error, 1.0), 1.0)
+    freedom = np.where(apart, np.minimum(better.degrees_of_freedom, free), better.degrees_of_freedom)
+    return replace(better, standard_error=error * wider, ess=better.ess / wider**2, degrees_of_freedom=freedom), apart
 
 
 class Verdict(NamedTuple):

@@ -27,7 +27,8 @@ class Search(NamedTuple):
     - `sketched`: landmarks with which a race is run, and draws on which their length scale is chosen.
     - `outputs`: by which a length scale is chosen where the penalties are not, evenly spaced.
     - `factors`: different penalties in one fit; outputs share the factorisations of all draws.
-    - `worth`: an output has another length scale than most where that leaves so many times less of its variance.
+    - `worth`: an output has another length scale than most, or a penalty behind a rise, where that leaves so many times
+      less of its variance.
     - `entries`: numbers in a temporary array, 32 MiB of them.
     - `device`: draws from which an accelerator is asked; a CPU fits fewer before the arrays have travelled.
     """
@@ -343,16 +344,19 @@ def _valley(
 ) -> Float[np.ndarray, "count out"]:
     """Return the errors around every output's least one, from the middle on; infinite where none was asked for.
 
-    Each output's error is taken to have a single valley: it is followed down, first to one side, then to the other.
+    Each output's error is followed down, first to one side, then to the other, and over a single rise: near the penalty
+    at which the landmarks begin to interpolate there may be one, before a valley thirty times as deep. What lies behind
+    it counts `SEARCH.worth` times: of two that are alike the nearer one is the safer.
     """
     errors = np.full((count, outputs), np.inf)
     middle = count // 2
     errors[middle] = error(middle, np.arange(outputs))
     for step in (-1, 1):
         at = middle
-        while 0 <= at + step < count and len(falling := np.flatnonzero(errors.argmin(axis=0) == at)):
+        while 0 <= at + step < count and len(near := np.flatnonzero(np.abs(errors.argmin(axis=0) - at) <= 1)):
+            behind = errors[at, near] > errors[:, near].min(axis=0)
             at += step
-            errors[at, falling] = error(at, falling)
+            errors[at, near] = error(at, near) * np.where(behind, SEARCH.worth, 1.0)
     return errors
 
 
