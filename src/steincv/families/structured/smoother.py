@@ -85,11 +85,16 @@ class Smoother:
         shrink = self.values[:, None] / (self.values[:, None] + self.draws * penalty)
         return y - self.vectors @ (shrink * (self.vectors.T @ y))
 
-    def choose(self, y: Float[np.ndarray, "n out"]) -> tuple[Float[np.ndarray, " out"], Float[np.ndarray, " out"]]:
-        """Return the penalty of each output that leaves the least variance in left-out blocks, and that variance."""
+    def choose(
+        self, y: Float[np.ndarray, "n out"], orbit: int = 1
+    ) -> tuple[Float[np.ndarray, " out"], Float[np.ndarray, " out"]]:
+        """Return the penalty of each output that leaves the least variance in left-out blocks, and that variance.
+
+        So many draws in a row, the states of an `orbit`, are left out together.
+        """
         n, outputs = y.shape
         best, penalty = np.full(outputs, np.inf), np.full(outputs, SEARCH.penalties[-1])
-        size = max(1, n // SEARCH.blocks)
+        size = orbit * max(1, n // orbit // SEARCH.blocks)
         count = n // size
         blocks = self.vectors[: count * size].reshape(count, size, -1)
         for candidate in SEARCH.penalties:
