@@ -285,10 +285,9 @@ def test_whole_orbits_are_left_out_of_the_linear_fit():
     """States that are copies of their draw say nothing new: the penalty is that of the draws alone."""
     z, _, y = some(50, 25)
     many, copies = (Smoother.of_features(np.repeat(z, k, axis=0)) for k in (1, 4))
-    penalty, error = many.choose(y)
-    again, same = copies.choose(np.repeat(y, 4, axis=0), 4)
+    penalty, _ = many.choose(y)
+    again, _ = copies.choose(np.repeat(y, 4, axis=0), 4)
     np.testing.assert_array_equal(again, penalty)
-    np.testing.assert_allclose(same, error, rtol=1e-6)
     assert (copies.choose(np.repeat(y, 4, axis=0))[0] < penalty).all()
 
 

@@ -1,7 +1,7 @@
 r"""Control variates that know the curvature of the density from its scores, for many weakly non-Gaussian dimensions."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -49,7 +49,7 @@ class _Draws(NamedTuple):
     # with fewer than `least` of each orbit, the draws alone. Products of matrices are most of it, 3e10 operations of a
     # core in a second: some fifteen seconds, as in `budget.LIMITS`. In 120 dimensions that is all eight states of 1500
     # orbits, in 190 two. Blocks of a sixtieth of the states are left out in turn, which takes their square.
-    operations: float = 4e11
+    operations: float = 5e11
     bytes: float = 1 << 30
     memory: float = 0.125
     states: int = 20_000
@@ -75,10 +75,12 @@ class Curved(Method):
 
     - `degree`: of the polynomial; less where draws are few.
     - `most`: how many directions.
+    - `states`: of every orbit, that are fitted on at most; if 0, as many as there is time and memory for.
     """
 
     degree: int = 4
     most: int = 5
+    states: int = 0
 
     together = False
     weighted = True
@@ -86,6 +88,10 @@ class Curved(Method):
     def __post_init__(self) -> None:
         whole_number("degree", self.degree, 1)
         whole_number("most", self.most, 1)
+        whole_number("states", self.states, 0)
+
+    def sketch(self, states: int = 1) -> Method:
+        return replace(self, states=DRAWS.least) if states > DRAWS.least and not self.states else self
 
     def cost(self, n: int, dim: int, outputs: int) -> Cost:
         """Return the cost of a fit on part of the draws and one on all: conjugate gradients, and features."""
@@ -141,7 +147,7 @@ class Curved(Method):
         """Return what is fitted on: states of orbits, each as often as its weight says, or draws."""
         states, (n, dim), outputs = problem.states, problem.z.shape, problem.y.shape[1]
         orbits = n // states
-        most = min(states, self._states(orbits, dim, outputs)) if states > 1 else 1
+        most = min(states, self.states or states, self._states(orbits, dim, outputs)) if states > 1 else 1
         if problem.weight is not None and most >= DRAWS.least:
             # an orbit has as many rows as states, for its weights sum to one
             own = resampled(problem.weight).reshape(orbits, states)
@@ -251,8 +257,12 @@ class _Basis:
     def __call__(self, z: Float[np.ndarray, "n dim"], s: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "out n k"]:
         """Return the features of every output: polynomials of its directions, and those of the density."""
         bent = self.density.features(z, s, np.stack([chosen.to for chosen in self.directions]))
-        smooth = np.stack([stein_features(*chosen(z, s), self.degree) for chosen in self.directions])
-        return np.concatenate([smooth, bent], axis=2)
+        smooth = feature_count(self.directions[0].to.shape[1], self.degree)
+        out = np.empty((len(self.directions), len(z), smooth + bent.shape[2]))
+        out[..., smooth:] = bent
+        for chosen, features in zip(self.directions, out, strict=True):
+            features[:, :smooth] = stein_features(*chosen(z, s), self.degree)
+        return out
 
 
 @dataclass(frozen=True, eq=False)
