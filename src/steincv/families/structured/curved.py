@@ -45,10 +45,11 @@ class _Draws(NamedTuple):
     most: int = 1500
     per_dimension: int = 2
     per_feature: int = 4
-    # Of orbits, as many states as a fit takes these operations and bytes for, this part of the free memory at most;
-    # with fewer than `least` of each orbit, the draws alone. Products of matrices are most of it, 3e10 operations of a
-    # core in a second: some fifteen seconds, as in `budget.LIMITS`. In 120 dimensions that is all eight states of 1500
-    # orbits, in 190 two. Blocks of a sixtieth of the states are left out in turn, which takes their square.
+    # Of orbits, as many states as a fit takes these operations and bytes for; with fewer than `least` of each orbit, or
+    # where that is more than this part of the free memory, the draws alone. Products of matrices are most of it, 3e10
+    # operations of a core in a second: some fifteen seconds, as in `budget.LIMITS`. Of 1500 orbits that is, for a dozen
+    # outputs, all eight states in 120 dimensions and two in 190. Blocks of a sixtieth of the `states` are left out in
+    # turn, which takes their square.
     operations: float = 5e11
     bytes: float = 1 << 30
     memory: float = 0.125
@@ -102,15 +103,16 @@ class Curved(Method):
         arrays = 2 * n * n + 10 * n * dim + (outputs + 4) * n * features + 10 * SIZES.rows * n
         return Cost(1.5 * (gradients + outputs * each + shared), 8.0 * arrays)
 
-    def _states(self, orbits: int, dim: int, outputs: int) -> int:
-        """Return how many states of every orbit can be fitted on."""
+    def _states(self, orbits: int, states: int, dim: int, outputs: int) -> int:
+        """Return how many of the states of every orbit can be fitted on: none, where memory is short now."""
         features = self._width(orbits, dim)
         # a fit on two thirds of the states and one on all; operations in single precision count half
         tensor = (2 / 3 * TENSOR.steps + TENSOR.more) * dim**3
         each = 2.0 * STEPS * dim**2 + 4.0 * self.most * dim**2 + 4.0 * (dim + features) * features
         time = DRAWS.operations / (tensor + 5 / 3 * outputs * each)
-        memory = min(DRAWS.bytes, DRAWS.memory * available_memory()) / (8.0 * 2 * outputs * features)
-        return int(min(DRAWS.states, time, memory) / orbits)
+        bytes_each = 8.0 * 2 * outputs * features
+        most = min(states, self.states or states, int(min(DRAWS.states, time, DRAWS.bytes / bytes_each) / orbits))
+        return most if most * orbits * bytes_each <= DRAWS.memory * available_memory() else 0
 
     def _width(self, n: int, dim: int) -> float:
         k = min(dim, self.most)
@@ -147,8 +149,8 @@ class Curved(Method):
         """Return what is fitted on: states of orbits, each as often as its weight says, or draws."""
         states, (n, dim), outputs = problem.states, problem.z.shape, problem.y.shape[1]
         orbits = n // states
-        most = min(states, self.states or states, self._states(orbits, dim, outputs)) if states > 1 else 1
-        if problem.weight is not None and most >= DRAWS.least:
+        most = self._states(orbits, states, dim, outputs)
+        if problem.weight is not None and states > 1 and most >= DRAWS.least:
             # an orbit has as many rows as states, for its weights sum to one
             own = resampled(problem.weight).reshape(orbits, states)
             rows = own[:, np.linspace(0, states - 1, most).astype(int)].ravel()
