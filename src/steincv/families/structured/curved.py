@@ -103,8 +103,8 @@ class Curved(Method):
         arrays = 2 * n * n + 10 * n * dim + (outputs + 4) * n * features + 10 * SIZES.rows * n
         return Cost(1.5 * (gradients + outputs * each + shared), 8.0 * arrays)
 
-    def _states(self, orbits: int, states: int, dim: int, outputs: int) -> int:
-        """Return how many of the states of every orbit can be fitted on: none, where memory is short now."""
+    def affordable(self, orbits: int, states: int, dim: int, outputs: int) -> int:
+        """Return how many of the states of every orbit can be fitted on: none, where time or memory is short."""
         features = self._width(orbits, dim)
         # a fit on two thirds of the states and one on all; operations in single precision count half
         tensor = (2 / 3 * TENSOR.steps + TENSOR.more) * dim**3
@@ -112,7 +112,8 @@ class Curved(Method):
         time = DRAWS.operations / (tensor + 5 / 3 * outputs * each)
         bytes_each = 8.0 * 2 * outputs * features
         most = min(states, self.states or states, int(min(DRAWS.states, time, DRAWS.bytes / bytes_each) / orbits))
-        return most if most * orbits * bytes_each <= DRAWS.memory * available_memory() else 0
+        enough = most >= DRAWS.least and most * orbits * bytes_each <= DRAWS.memory * available_memory()
+        return most if enough else 0
 
     def _width(self, n: int, dim: int) -> float:
         k = min(dim, self.most)
@@ -149,8 +150,8 @@ class Curved(Method):
         """Return what is fitted on: states of orbits, each as often as its weight says, or draws."""
         states, (n, dim), outputs = problem.states, problem.z.shape, problem.y.shape[1]
         orbits = n // states
-        most = self._states(orbits, states, dim, outputs)
-        if problem.weight is not None and states > 1 and most >= DRAWS.least:
+        most = self.affordable(orbits, states, dim, outputs)
+        if problem.weight is not None and most:
             # an orbit has as many rows as states, for its weights sum to one
             own = resampled(problem.weight).reshape(orbits, states)
             rows = own[:, np.linspace(0, states - 1, most).astype(int)].ravel()
