@@ -128,9 +128,8 @@ def plan(n: int, dim: int, outputs: int, slow: bool = False, steps: bool = False
     if n >= LIMITS.some and dim <= LIMITS.potential_dimensions:
         dear.append(Entry(Neural(), both=True, apart=False))
     priced = [entry.method for entry in dear]
-    if states > 1 and Curved().affordable(
-        n, states, dim, outputs
-    ):  # of orbits it takes no more states than there is time for
+    # of orbits it takes no more states than there is time for
+    if states > 1 and Curved().affordable(n, states, dim, outputs):
         priced = [method for method in priced if not isinstance(method, Curved)]
     left_out = [(str(method), why) for method in priced if (why := _too_much(method.cost(n, dim, outputs)))]
     names = {name for name, _ in left_out}
