@@ -86,6 +86,8 @@ def test_net_gain_weighs_seconds(samples):
     priced = scv.net_gain(result, 1000.0, gradients=120 * 16)
     assert "Orbits of 8 states would take about 438 s" in priced.advice
     assert "try Auto()" in priced.advice
+    of_a_file = replace(result, info={"seconds": 3.0, "streamed": {"draws": 60}})
+    assert "Orbits of 8 states would take about 219 s" in scv.net_gain(of_a_file, 1000.0, gradients=120 * 16).advice
     dear = scv.net_gain(result, 10.0, gradients=120)
     assert "Orbits" not in dear.advice
     assert "Auto" not in dear.advice

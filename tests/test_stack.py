@@ -9,6 +9,7 @@ import steincv as scv
 from steincv.families.method import Member, Training
 from steincv.families.racing import race
 from steincv.families.stack import convex_weights, moments
+from steincv.families.structured.curved import Curved
 from steincv.stein.folds import make_folds
 
 
@@ -132,6 +133,8 @@ def test_a_race_is_run_by_sketches():
     assert kernel.sketch() == scv.Kernel("rational quadratic", degree=2, landmarks=200)
     for itself in (scv.Kernel(), scv.Kernel(landmarks=60), scv.Polynomial(3), scv.Neural()):
         assert itself.sketch() is itself
+    assert Curved().sketch() == Curved().sketch(2) == Curved()
+    assert Curved().sketch(8) == Curved().sketch(8).sketch(8) == Curved(states=2)
     rng = np.random.default_rng(3)
     x = rng.normal(size=(4, 400, 2)) + np.array([1.0, 1.0]) * rng.choice([-1, 1], size=(4, 400, 1))
     f = np.sin(x[..., :1] * 2) + x[..., 1:] ** 2

@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 
 import steincv as scv
+from steincv.families.budget import plan
 from steincv.families.method import Problem
 from steincv.families.polynomial.polynomial import stein_features
 from steincv.families.structured.cubic_density import CubicDensity
-from steincv.families.structured.curved import Curved, Directions
+from steincv.families.structured.cubic_tensor import CubicTensor
+from steincv.families.structured.curved import DRAWS, Curved, Directions
 from steincv.families.structured.screening import Screen, Terms
 from steincv.families.structured.smoother import Smoother, Split
 from steincv.families.structured.sparse import Sparse
+from steincv.families.structured.symmetric_field import STEPS, SymmetricField
 
 METHODS = [Sparse(), Curved()]
 each = pytest.mark.parametrize("method", METHODS, ids=str)
@@ -167,40 +170,126 @@ def cubic_scores(z, form):
     return -z + np.einsum("ijk,nj,nk->ni", form, z, z) / 2
 
 
-def test_the_cubic_part_of_a_log_density_is_found_from_scores():
+def slope_of(density, z, b):
+    """The derivative of h along each b."""
+    if isinstance(density, CubicTensor):
+        return np.einsum("ijk,ni,nj,kb->nb", density.tensor, z, z, b) / 2
+    along, across = z @ density.centres.T, z @ density.coefficients.T
+    return (along * across) @ (density.centres @ b) + (0.5 * along * along) @ (density.coefficients @ b)
+
+
+def symmetric(rng, dim):
+    a = rng.normal(size=(dim, 3))
+    return np.einsum("ir,jr,kr->ijk", a, a, a)
+
+
+@pytest.mark.parametrize(
+    "learn", [lambda *at: CubicDensity.of(*at, penalty=1e-4, steps=60, precision=1e-4), CubicTensor.of]
+)
+def test_the_cubic_part_of_a_log_density_is_found_from_scores(learn):
     """dh/db of the fit is that of the density, but for what is linear: the two correlate at new points."""
     rng = np.random.default_rng(6)
-    a = rng.normal(size=(8, 3))
-    form = 0.05 * np.einsum("ir,jr,kr->ijk", a, a, a)
+    form = 0.05 * symmetric(rng, 8)
     z, new = rng.normal(size=(2, 400, 8))
-    fit = CubicDensity.of(z, cubic_scores(z, form), penalty=1e-4, steps=60, precision=1e-4)
     b = rng.normal(size=(8, 1))
-    t, v = new @ fit.centres.T, new @ fit.coefficients.T
-    slope = (t * v) @ (fit.centres @ b) + (0.5 * t * t) @ (fit.coefficients @ b)
+    slope = slope_of(learn(z, cubic_scores(z, form)), new, b)
     true = (cubic_scores(new, form) + new) @ b
     assert np.corrcoef(slope[:, 0], true[:, 0])[0, 1] > 0.99
 
 
-def test_features_of_the_cubic_density_are_the_operator_on_its_slopes():
-    """Against Delta Q + grad Q . s of Q = dh/db and (a . z) dh/db by central differences, to 1e-6."""
+def test_a_tensor_is_what_it_was_made_from_however_it_began():
+    """From 600 scores, whose number is no multiple of a tile's, and from a start that is far off."""
+    rng = np.random.default_rng(9)
+    form = 0.05 * symmetric(rng, 6)
+    z = rng.normal(size=(600, 6))
+    s = cubic_scores(z, form)
+    for found in (CubicTensor.of(z, s), CubicTensor.of(z, s, CubicTensor(form + 0.01 * symmetric(rng, 6)))):
+        for axes in ((1, 2, 0), (1, 0, 2)):
+            np.testing.assert_allclose(found.tensor, found.tensor.transpose(axes), atol=1e-6)
+        assert np.square(found.tensor - form).sum() < 1e-3 * np.square(form).sum()
+    assert not CubicTensor.of(z, -z).tensor.any()
+
+
+def densities():
     rng = np.random.default_rng(7)
-    density = CubicDensity(*rng.normal(size=(2, 10, 3)))
+    return CubicDensity(*rng.normal(size=(2, 10, 3))), CubicTensor(symmetric(rng, 3))
+
+
+@pytest.mark.parametrize("density", densities(), ids=lambda density: type(density).__name__)
+def test_features_of_the_cubic_density_are_the_operator_on_its_slopes(density):
+    """Against Delta Q + grad Q . s of Q = dh/db and (a . z) dh/db by central differences, to 1e-4."""
+    rng = np.random.default_rng(8)
     directions = rng.normal(size=(2, 3, 2))
     z, s = rng.normal(size=(2, 5, 3))
 
-    def potentials(z, group):
-        t, v = z @ density.centres.T, z @ density.coefficients.T
-        b = directions[group]
-        slope = (t * v) @ (density.centres @ b) + (0.5 * t * t) @ (density.coefficients @ b)
+    def potentials(z, b):
+        slope = slope_of(density, z, b)
         return np.hstack([slope, ((z @ b)[:, :, None] * slope[:, None, :]).reshape(len(z), -1)])
 
     found, h = density.features(z, s, directions), 1e-3
-    for group in range(2):
+    for group, b in zip(found, directions, strict=True):
         expected = 0.0
         for i, e in enumerate(h * np.eye(3)):
-            plus, here, minus = (potentials(z + k * e, group) for k in (1, 0, -1))
+            plus, here, minus = (potentials(z + k * e, b) for k in (1, 0, -1))
             expected += (plus - 2 * here + minus) / h**2 + s[:, [i]] * (plus - minus) / (2 * h)
-        np.testing.assert_allclose(found[group], expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+        np.testing.assert_allclose(group, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+
+
+def test_a_symmetric_field_is_a_quadratic_fit_in_fewer_steps_than_features():
+    """54 features. After all steps f + g of a quadratic is constant to a hundredth; -g lies in their span."""
+    rng = np.random.default_rng(10)
+    z, _, noise = some(500, 9, outputs=1, seed=10)
+    y = np.column_stack([z[:, 0] * z[:, 1] + z[:, 2] ** 2 + z[:, 3], noise[:, 0]])
+    fitted, judged = ((z[rows], -z[rows], y[rows]) for rows in (slice(0, 400), slice(400, 500)))
+    steps = SymmetricField.judge(fitted, judged)
+    assert steps[0] > 2 * steps[1]
+    found = SymmetricField.fit(*fitted, np.array([STEPS, 1]))(z, -z)
+    assert (y - found)[:, 0].var() < 1e-2 * y[:, 0].var()
+    features = stein_features(z, -z, 2)
+    inside = features @ np.linalg.lstsq(features, found, rcond=None)[0]
+    np.testing.assert_allclose(inside, found, atol=1e-9)
+    untouched = SymmetricField.fit(*fitted, np.zeros(2, int))
+    assert not untouched(*rng.normal(size=(2, 5, 9))).any()
+
+
+def orbits_of(rng, orbits, states, dim):
+    """A problem of orbits on a skewed density: states are near their draw, and some have no weight and are far out."""
+    form = 0.1 * symmetric(np.random.default_rng(12), dim) / dim
+    z = np.repeat(rng.normal(size=(orbits, dim)), states, axis=0)
+    turned = rng.uniform(0, np.pi / 2, size=len(z))[:, None]
+    z = np.cos(turned) * z + np.sin(turned) * rng.normal(size=z.shape)
+    weight = np.full((orbits, states), 1 / (states - 1))
+    weight[:, -1] = 0.0
+    z[states - 1 :: states] *= 1e3
+    y = z[:, :2] + 0.2 * z[:, 2:4] ** 2
+    own = weight.ravel() > 0
+    y = (y - y[own].mean(axis=0)) / y[own].std(axis=0)
+    return Problem(z, cubic_scores(z, form), y, np.zeros(2), 3, states, weight.ravel())
+
+
+def test_states_of_orbits_are_fitted_on_each_as_often_as_its_weight_says(monkeypatch):
+    rng = np.random.default_rng(11)
+    problem, fresh = (orbits_of(rng, 300, 5, 14) for _ in range(2))
+    control = Curved().solve([problem], 0)[0]
+    assert control.info["draws"] == 1500
+    assert len(control.info["steps"]) == 2
+    rows = np.flatnonzero(fresh.weight)
+    alone = Curved().solve([problem.at_draws()], 0)[0]
+    assert "steps" not in alone.info
+    left = [(fresh.y + one.evaluate(fresh.z, fresh.s))[rows].var(axis=0) for one in (control, alone)]
+    assert (left[0] < 0.5 * left[1]).all(), left
+    monkeypatch.setattr("steincv.families.structured.curved.DRAWS", DRAWS._replace(operations=1e6))
+    assert Curved().solve([problem], 0)[0].info["draws"] == 300
+
+
+def test_whole_orbits_are_left_out_of_the_linear_fit():
+    """States that are copies of their draw say nothing new: the penalty is that of the draws alone."""
+    z, _, y = some(50, 25)
+    many, copies = (Smoother.of_features(np.repeat(z, k, axis=0)) for k in (1, 4))
+    penalty, _ = many.choose(y)
+    again, _ = copies.choose(np.repeat(y, 4, axis=0), 4)
+    np.testing.assert_array_equal(again, penalty)
+    assert (copies.choose(np.repeat(y, 4, axis=0))[0] < penalty).all()
 
 
 def test_curvature_from_the_scores_beats_the_quadratic_family_where_features_exceed_draws():
@@ -233,3 +322,13 @@ def test_curvature_from_the_scores_beats_the_quadratic_family_where_features_exc
     ratio = left["Curved()"] / left[str(scv.Polynomial(2))]
     assert ratio.max() < 1, left
     assert ratio.mean() < 0.8, left
+
+
+def test_of_orbits_the_default_fits_as_many_states_as_there_is_time_for():
+    """With a hundred outputs in 120 dimensions that is less than a fit on the draws alone would be priced at."""
+    asked = 1500, 120, 120
+    assert "Curved()" in dict(plan(*asked).left_out)
+    assert "Curved()" not in dict(plan(*asked, states=8).left_out)
+    assert Curved().affordable(1500, 8, 120, 12) == 8
+    assert Curved(states=2).affordable(1500, 8, 120, 12) == 2
+    assert Curved().affordable(1500, 1, 120, 12) == Curved().affordable(1500, 8, 400, 12) == 0

@@ -127,7 +127,11 @@ def plan(n: int, dim: int, outputs: int, slow: bool = False, steps: bool = False
         dear += [Entry(Sparse(), "scaled", "unmixed"), Entry(Curved())]
     if n >= LIMITS.some and dim <= LIMITS.potential_dimensions:
         dear.append(Entry(Neural(), both=True, apart=False))
-    left_out = [(str(entry.method), why) for entry in dear if (why := _too_much(entry.method.cost(n, dim, outputs)))]
+    priced = [entry.method for entry in dear]
+    # of orbits it takes no more states than there is time for
+    if states > 1 and Curved().affordable(n, states, dim, outputs):
+        priced = [method for method in priced if not isinstance(method, Curved)]
+    left_out = [(str(method), why) for method in priced if (why := _too_much(method.cost(n, dim, outputs)))]
     names = {name for name, _ in left_out}
     kept = tuple(entry for entry in dear if str(entry.method) not in names)
     # in few dimensions a kernel or a network may gain thousands of times more in the coordinates that suit it

@@ -68,8 +68,8 @@ class Method(abc.ABC):
         """Return what a fit on n draws costs, as far as it is known; the default leaves out what costs too much."""
         return Cost(0.0, 0.0)
 
-    def sketch(self) -> "Method":
-        """Return a cheaper method that shows whether this one is worth fitting: this one itself, if there is none."""
+    def sketch(self, states: int = 1) -> "Method":
+        """Return a cheaper method for a race with orbits of so many states: this one itself, if there is none."""
         return self
 
     @abc.abstractmethod

@@ -21,7 +21,7 @@ def race(
     """
     if len(training.folds) == 1 or len(asked) <= 1:
         return list(zip(asked, training.fit(asked), strict=True)), []
-    sketches = [member._replace(method=member.method.sketch()) for member in asked]
+    sketches = [member._replace(method=member.method.sketch(training.states)) for member in asked]
     first = training.fit(sketches, [[0]] * len(sketches))
     kept = _needed(training, asked, first, before)
     begun = [sketches[k].method is asked[k].method for k in kept]

@@ -86,7 +86,9 @@ def net_gain(result: Estimate, sampling_seconds: float, gradients: int | None = 
         )
     # what else would cost little: orbits, where their price is known, and a richer method
     chains, draws = result.values.shape[:2]
-    price = math.inf if ran or spent is None else sampling / spent * (STATES - 1) * chains * draws
+    streamed = result.info.get("streamed")  # of a file only means of blocks are kept as values
+    count = streamed["draws"] if isinstance(streamed, Mapping) else chains * draws
+    price = math.inf if ran or spent is None else sampling / spent * (STATES - 1) * count
     if price < sampling:
         advice += f" Orbits of {STATES} states would take about {price:.3g} s, if the model can be asked."
     if fitting < CHEAP * sampling and "members" not in result.info:

@@ -108,7 +108,7 @@ class Kernel(Method):
             got = getattr(self, name)
             raise InputError(f"The '{name}' parameter of Kernel must be {allowed}. Got {got!r} instead.")
 
-    def sketch(self) -> Method:
+    def sketch(self, states: int = 1) -> Method:
         fewer = self.landmarks is not None and self.landmarks > SEARCH.sketched
         return replace(self, landmarks=SEARCH.sketched) if fewer else self
 

@@ -85,21 +85,27 @@ class Smoother:
         shrink = self.values[:, None] / (self.values[:, None] + self.draws * penalty)
         return y - self.vectors @ (shrink * (self.vectors.T @ y))
 
-    def choose(self, y: Float[np.ndarray, "n out"]) -> tuple[Float[np.ndarray, " out"], Float[np.ndarray, " out"]]:
-        """Return the penalty of each output that leaves the least variance in left-out blocks, and that variance."""
+    def choose(
+        self, y: Float[np.ndarray, "n out"], orbit: int = 1
+    ) -> tuple[Float[np.ndarray, " out"], Float[np.ndarray, " out"]]:
+        """Return the penalty of each output that leaves the least variance in left-out blocks, and that variance.
+
+        So many draws in a row, the states of an `orbit`, are left out together; with the larger blocks, fewer of them.
+        """
         n, outputs = y.shape
         best, penalty = np.full(outputs, np.inf), np.full(outputs, SEARCH.penalties[-1])
-        size = max(1, n // SEARCH.blocks)
+        size = orbit * max(1, n // orbit // SEARCH.blocks)
         count = n // size
-        blocks = self.vectors[: count * size].reshape(count, size, -1)
+        some = slice(None, None, max(1, orbit // 2))
+        blocks = self.vectors[: count * size].reshape(count, size, -1)[some]
         for candidate in SEARCH.penalties:
             shrink = self.values / (self.values + n * candidate)
             kept = np.eye(size) - 1 / n - (blocks * shrink) @ blocks.transpose(0, 2, 1)
             if np.einsum("bii->bi", kept).min() < SEARCH.interpolation:
                 continue
             inside = self.residual(y, np.full(outputs, candidate))[: count * size].reshape(count, size, outputs)
-            outside = np.linalg.solve(kept, inside)
-            error = np.einsum("bio,bio->o", outside, outside) / (count * size)
+            outside = np.linalg.solve(kept, inside[some])
+            error = np.einsum("bio,bio->o", outside, outside) / (len(blocks) * size)
             better = error < best * (1 - 1e-12)
             best[better], penalty[better] = error[better], candidate
         return penalty, best
