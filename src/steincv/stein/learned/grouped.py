@@ -42,6 +42,7 @@ class Grouping(NamedTuple):
       lower the logarithm of an effect's divergence by so much (`fall`), as means have to, and for others that the screen
       did not see where they do this part of it (`alike`).
     - `fewest`: effects that a parent must scale.
+    - `nothing`: a divergence per coordinate that is not worth lowering.
     - `rounds`: of weights. `ridge`: of the regression, per draw.
     """
 
@@ -52,8 +53,9 @@ class Grouping(NamedTuple):
     fall: float = 0.1
     alike: float = 0.5
     fewest: int = 3
+    nothing: float = 1e-5
     rounds: int = 3
-    ridge: float = 1e-6
+    ridge: float = 1e-9
 
 
 GROUPING = Grouping()
@@ -141,10 +143,13 @@ def fit_groups(x: np.ndarray, s: np.ndarray, unit: np.ndarray, shape: Shape) -> 
     partial = partial_correlations(robust_metric(x, s, is_dense(*x.shape))[0])
     fit, terms = _Fit(x, s), _Terms([[_Term(0, 0.0, True, True)] for _ in range(dim)], [set() for _ in range(dim)])
     few = fit.part(slice(None, None, -(-len(x) // GROUPING.rows)))
-    above = {int(p) for p in scales}  # what is nobody's child
-    for parent, group in zip(scales, groups, strict=True):
+    above: set[int] = set()  # parents and means, which are nobody's children
+    for parent, group in zip(scales.tolist(), groups, strict=True):
+        if terms.child(parent):
+            continue
         strength = np.zeros(dim) if partial is None else partial[:, group].mean(axis=1)
         means = [int(k) for k in np.argsort(-strength, kind="stable")[: GROUPING.means] if strength[k] > 0]
+        means = [k for k in means if k != parent and not terms.child(k)]
         mine = [int(c) for c in np.flatnonzero(group) if len(terms.of[c]) <= 2 * GROUPING.parents and c not in above]
         if len(mine) < GROUPING.fewest:
             continue
@@ -152,26 +157,29 @@ def fit_groups(x: np.ndarray, s: np.ndarray, unit: np.ndarray, shape: Shape) -> 
         some = some[:: max(1, -(-len(some) // GROUPING.compared))]
 
         def left(more: list[_Term], located: set[int], some: list[int] = some) -> float:
-            return sum(few.left(c, terms.of[c] + more, terms.located[c] | located) for c in some) / len(some)
+            return sum(few.left(c, terms.of[c] + more, terms.located[c] | located) for c in some) / max(1, len(some))
 
-        forms = [_form_terms(int(parent), form, unit) for form in FORMS]
+        forms = [_form_terms(parent, form, unit) for form in FORMS]
         tried = [left(more, set(means)) for more in forms]
         best = forms[int(np.argmin(tried))]
         if not left([], set(means)) - min(tried) > GROUPING.fall:
             continue
         located: set[int] = set()
-        for k in (k for k in means if k not in scales):
-            if left(best, located) - left(best, located | {k}) > GROUPING.fall:
-                located.add(k)
-        above |= located
-        fall = left([], located) - left(best, located)
+        now = left(best, located)
+        while more := [(left(best, located | {k}), k) for k in means if k not in located]:
+            least, k = min(more)
+            if not now - least > GROUPING.fall:
+                break
+            located.add(k)
+            now = least
+        above |= {parent} | located
+        fall = left([], located) - now
+        mine = [c for c in mine if c not in above]
         others = [c for c in range(dim) if c not in above and c not in mine]
         mine += [c for c in others if few.fall(c, terms.of[c], best, terms.located[c] | located) > GROUPING.alike * fall]
         for c in mine:
             terms.of[c] = terms.of[c] + best
             terms.located[c] = terms.located[c] | located
-    for c in above:
-        terms.of[c] = []
     return fit.layer(terms)
 
 
@@ -202,12 +210,17 @@ class _Terms(NamedTuple):
     of: list[list[_Term]]
     located: list[set[int]]
 
+    def child(self, coordinate: int) -> bool:
+        """Return whether the coordinate is in a group."""
+        return len(self.of[coordinate]) > 1
+
 
 def _form_terms(parent: int, form: Form, unit: np.ndarray) -> list[_Term]:
     if form.precision == form.natural:
         return [_Term(parent, form.precision * float(unit[parent]), True, True)]
     rates = form.precision * float(unit[parent]), form.natural * float(unit[parent])
-    return [_Term(parent, rates[0], True, False), _Term(parent, rates[1], False, True)]
+    # the first is in both, since draws are taken about their mean
+    return [_Term(parent, rates[0], True, True), _Term(parent, rates[1], False, True)]
 
 
 class _Solved(NamedTuple):
@@ -272,11 +285,11 @@ class _Fit:
         found /= size
         precision[kept] = found[: len(kept)]
         table[natural] = found[len(kept) :].reshape(len(natural), -1)
-        return _Solved(precision, table, float(np.log(bound * np.log1p(misfit / bound).mean() + 1e-300)))
+        return _Solved(precision, table, float(np.log(bound * np.log1p(misfit / bound).mean() + GROUPING.nothing)))
 
     def layer(self, terms: _Terms) -> Grouped | None:
         """Return the layer of all coordinates that have more than the constant term."""
-        children = [c for c, mine in enumerate(terms.of) if len(mine) > 1]
+        children = [c for c in range(len(terms.of)) if terms.child(c)]
         fits = {c: found for c in children if (found := self.solve(c, terms.of[c], terms.located[c])) is not None}
         if len(fits) < GROUPING.fewest:
             return None
