@@ -7,7 +7,7 @@ import pytest
 
 import steincv as scv
 from steincv.report.geometry import blocks
-from steincv.stein.learned.coordinates import Group
+from steincv.stein.learned.coordinates import Group, Learned
 
 NAMES = ("mu", "log_tau", *(f"theta[{k}]" for k in range(6)))
 
@@ -117,24 +117,42 @@ def changed(path, edit):
     np.savez(path, meta=np.frombuffer(json.dumps(meta).encode(), np.uint8), **arrays)
 
 
+def each(ending, change):
+    """Change the arrays whose names end so, of which there must be some."""
+
+    def edit(arrays, meta):
+        names = [name for name in arrays if name.endswith(ending)]
+        assert names
+        arrays.update({name: change(arrays[name]) for name in names})
+
+    return edit
+
+
 @pytest.mark.parametrize(
-    "edit",
+    ("kind", "edit"),
     [
-        lambda arrays, meta: meta.update(format="steincv.Estimate"),
-        lambda arrays, meta: meta.update(layers=["affine", "pickle"]),
-        lambda arrays, meta: meta.update(layers=meta["layers"][1:]),
-        lambda arrays, meta: meta["names"].append("more"),
-        lambda arrays, meta: meta.update(fisher=[1.0, 0.0]),
-        lambda arrays, meta: arrays.update({"0 scale": np.full(8, np.nan)}),
-        lambda arrays, meta: arrays.update({k: a + 100 for k, a in arrays.items() if k.endswith("parents")}),
-        lambda arrays, meta: arrays.update({k: a - 100 for k, a in arrays.items() if k.endswith("terms")}),
-        lambda arrays, meta: arrays.update({k: a[1:] for k, a in arrays.items() if k.endswith("log_scale")}),
-        lambda arrays, meta: arrays.pop("0 mean"),
+        ("grouped", lambda arrays, meta: meta.update(format="steincv.Estimate")),
+        ("grouped", lambda arrays, meta: meta.update(layers=["affine", "pickle"])),
+        ("grouped", lambda arrays, meta: meta.update(layers=meta["layers"][1:])),
+        ("grouped", lambda arrays, meta: meta["names"].append("more")),
+        ("grouped", lambda arrays, meta: meta.update(fisher=[1.0, 0.0])),
+        ("grouped", lambda arrays, meta: arrays.update({"0 scale": np.full(8, np.nan)})),
+        ("grouped", each("located", lambda a: a + 100)),
+        ("grouped", each("parent", lambda a: a - 100)),
+        ("grouped", each("precision", np.negative)),
+        ("grouped", each("natural", lambda a: a[1:])),
+        ("grouped", lambda arrays, meta: arrays.pop("0 mean")),
+        ("coupled", each("parents", lambda a: a + 100)),
+        ("coupled", each("terms", lambda a: a - 100)),
+        ("coupled", each("log_scale", lambda a: a[1:])),
     ],
 )
-def test_a_file_that_was_changed_is_refused(found, tmp_path, edit):
+def test_a_file_that_was_changed_is_refused(samples, tmp_path, kind, edit):
     path = tmp_path / "a.npz"
-    found.save(path)
+    flat = samples.draws.reshape(-1, 8), samples.scores.reshape(-1, 8)
+    learned = Learned.of(*flat, chains=4, kinds=[kind])
+    scv.Geometry.of_map(samples.names, learned, learned.fisher, samples.size).save(path)
+    assert scv.Geometry.load(path).learned.kind == kind
     changed(path, edit)
     with pytest.raises(scv.InputError, match=r"a\.npz"):
         scv.Geometry.load(path)

@@ -1,10 +1,13 @@
 """Learned coordinates: scores by finite differences, inverses, Stein's identity, exactness, and doing no harm."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import steincv as scv
 from steincv.stein.learned.coordinates import KINDS, Learned
+from steincv.stein.learned.grouped import Grouped
 from steincv.stein.learned.layers import Affine, Couple
 
 CHAINS, DRAWS = 4, 400
@@ -267,3 +270,63 @@ def test_draws_far_out_stay_finite(learned):
 def test_affine_layers_of_dependent_columns_scale_only():
     x = np.repeat(np.random.default_rng(0).normal(size=(50, 1)), 2, axis=1)
     assert Affine.of(x, True).factor is None
+
+
+class Effects:
+    """Eight effects, normal given their mean and scale, as a hierarchical model and normal data make them.
+
+    `power` is that of exp(h) in their standard deviation; `centred`: the parameters are the effects themselves.
+    """
+
+    def __init__(self, power, centred):
+        self.power, self.centred = power, centred
+        self.known, self.data = np.linspace(0.2, 8.0, 8), np.linspace(-1.0, 2.0, 8)
+
+    def effects(self, mu, h, w):
+        prior = jnp.exp(-2 * self.power * h)
+        precision = prior + self.known
+        return (mu * prior + self.known * self.data) / precision + w / jnp.sqrt(precision)
+
+    def parameters(self, w):
+        mu, h = 0.7 * w[0], 0.5 * w[1] / abs(self.power)
+        effects = self.effects(mu, h, w[2:])
+        return jnp.concatenate([jnp.array([mu, h]), effects if self.centred else (effects - mu) / jnp.exp(self.power * h)])
+
+    def draw(self, n):
+        """Draws and scores; that of x = T(w) for a normal w is -J^-T (w + the gradient of log |det J| in w)."""
+
+        def one(w):
+            jacobian = jax.jacfwd(self.parameters)(w)
+            size = jax.grad(lambda v: jnp.linalg.slogdet(jax.jacfwd(self.parameters)(v))[1])(w)
+            return self.parameters(w), -jnp.linalg.solve(jacobian.T, w + size)
+
+        with jax.enable_x64(True):
+            return map(np.asarray, jax.vmap(one)(np.random.default_rng(5).normal(size=(n, 10))))
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("power", [1.0, 0.5, -0.5])
+def test_groups_are_found_however_a_model_is_written(power, centred):
+    x, s = Effects(power, centred).draw(CHAINS * DRAWS)
+    found = Learned.of(x, s, chains=CHAINS)
+    (groups,) = (layer for layer in found.layers if isinstance(layer, Grouped))
+    np.testing.assert_array_equal(groups.children, np.arange(2, 10))
+    np.testing.assert_array_equal(groups.located, [0])
+    rates = groups.rate[groups.rate != 0] / found.layers[0].scale[1]
+    np.testing.assert_allclose(rates, [-2 * power] if centred else sorted([power, 2 * power]), rtol=1e-12)
+    assert found.fisher.learned < 1e-6 * found.fisher.affine
+    without = Learned.of(x, s, chains=CHAINS, kinds=KINDS[1:])
+    assert found.fisher.learned < 1e-3 * without.fisher.learned
+
+
+def test_groups_are_left_out_where_other_maps_are_better():
+    """Effects that are bent, not normal, given their scale: exp of normal ones."""
+    x, s = Effects(1.0, True).draw(CHAINS * DRAWS)
+    bent, scores = x.copy(), s.copy()
+    bent[:, 2:] = np.sinh(x[:, 2:])
+    slope = np.cosh(x[:, 2:])
+    scores[:, 2:] = s[:, 2:] / slope - np.tanh(x[:, 2:]) / slope
+    found = Learned.of(bent, scores, chains=CHAINS)
+    others = Learned.of(bent, scores, chains=CHAINS, kinds=KINDS[1:])
+    groups = Learned.of(bent, scores, chains=CHAINS, kinds=KINDS[:1])
+    assert found.fisher.learned == min(one.fisher.learned for one in (others, groups) if one is not None)

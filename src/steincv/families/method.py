@@ -295,7 +295,7 @@ class Training:
         learned = self.problem(k, "learned").coordinates
         if kind == "both":
             usual = self.problem(k, "affine").coordinates
-            return SideBySide(usual, learned) if isinstance(learned, LearnedCoordinates) else usual
+            return learned.beside(usual, draws) if isinstance(learned, LearnedCoordinates) else usual
         if isinstance(learned, LearnedCoordinates):
             return learned.unmixed(draws)
         return self.problem(k, "scaled").coordinates

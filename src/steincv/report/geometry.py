@@ -17,12 +17,14 @@ from ..stein.learned.coordinates import (
     REQUIREMENTS,
     Fisher,
     Group,
+    Layer,
     Learned,
     LearnedCoordinates,
     affine_divergence,
     learned_coordinates,
 )
-from ..stein.learned.layers import Affine, Bend, Couple, Layer
+from ..stein.learned.grouped import Grouped
+from ..stein.learned.layers import Affine, Bend, Couple
 from .terminal import clean
 from .text import aligned, as_html
 
@@ -50,9 +52,9 @@ class Words(NamedTuple):
 WORDS = Words()
 # How it is written to a file.
 FORMAT, VERSION = "steincv.Geometry", 1
-LAYERS: dict[str, type[Affine] | type[Bend] | type[Couple]] = {"affine": Affine, "bend": Bend, "couple": Couple}
+LAYERS: dict[str, type[Layer]] = {"affine": Affine, "bend": Bend, "couple": Couple, "grouped": Grouped}
 # Fields that hold places of coordinates, not numbers.
-PLACES = ("parents", "children", "terms")
+PLACES = ("parents", "children", "terms", "located", "parent")
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +253,7 @@ def _digits(number: float) -> str:
 # Files ---------------------------------------------------------------------------------------------
 
 
-def _layer(path: StrPath, k: int, kind: type[Affine] | type[Bend] | type[Couple], dim: int) -> Layer:
+def _layer(path: StrPath, k: int, kind: type[Layer], dim: int) -> Layer:
     """Return layer number k, its arrays checked: finite, of shapes that fit together, and places that exist."""
     stored = read_arrays(
         path,
@@ -259,8 +261,16 @@ def _layer(path: StrPath, k: int, kind: type[Affine] | type[Bend] | type[Couple]
         [f"{k} factor"] if kind is Affine else [],
     )
     arrays = {name.split(" ")[1]: array for name, array in stored.items()}
-    if kind is Couple:
-        parents, children, terms = (len(arrays[name]) for name in PLACES)
+    if kind is Grouped:
+        children, located, bases = (len(arrays[name]) for name in ("children", "located", "parent"))
+        shapes = {"children": (children,), "located": (located,), "precision": (children, bases)}
+        shapes |= {name: (bases,) for name in ("parent", "rate", "low", "high")}
+        shapes |= {"natural": (children, bases, 1 + located)}
+        highest = dict.fromkeys(PLACES, dim)
+        if arrays["precision"].shape == shapes["precision"] and not _positive(arrays["precision"]):
+            raise _changed(path)
+    elif kind is Couple:
+        parents, children, terms = (len(arrays[name]) for name in PLACES[:3])
         shapes = {"parents": (parents,), "children": (children,), "terms": (terms, 2)}
         shapes |= {"location": (children, terms), "log_scale": (children, terms), "low": (parents,), "high": (parents,)}
         highest = {"parents": dim, "children": dim, "terms": 1 + 2 * parents}
@@ -274,6 +284,10 @@ def _layer(path: StrPath, k: int, kind: type[Affine] | type[Bend] | type[Couple]
         if whole and not ((array >= 0) & (array < highest[name])).all():
             raise _changed(path)
     return kind(**arrays)
+
+
+def _positive(precision: np.ndarray) -> bool:
+    return bool((precision >= 0).all() and (precision.sum(axis=1) > 0).all())
 
 
 def _changed(path: StrPath) -> InputError:

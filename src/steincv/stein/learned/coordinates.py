@@ -13,7 +13,8 @@ from jaxtyping import Float
 from ...samples.samples import Samples
 from ..coordinates import LARGEST, LIMITS as COORDINATES, Coordinates, Standardise
 from .fitting import LIMITS, Fitting, Shape, bounded, is_dense, robust_metric
-from .layers import Affine, Bend, Couple, Layer, Pair
+from .grouped import Grouped, fit_groups
+from .layers import Affine, Bend, Couple, Pair
 from .screen import find_parents
 
 
@@ -60,10 +61,11 @@ class Requirements(NamedTuple):
 
 
 REQUIREMENTS = Requirements()
+Layer = Affine | Bend | Couple | Grouped
 # Couplings in a map at most: the second finds parents among the children of the first, and those that it missed.
 COUPLINGS = 2
-# Best first, as a rule: bends and couplings fitted together; couplings alone; bends alone.
-KINDS = ("bent and coupled", "coupled", "bent")
+# Groups of effects with bends and couplings of what is left; bends and couplings fitted together; couplings; bends.
+KINDS = ("grouped", "bent and coupled", "coupled", "bent")
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +104,10 @@ class Learned:
             return None
         rows = _spaced(len(x), chains)
         train, test = _parts(rows, len(x), chains)
+        best: tuple[str, Fisher] | None = None
         for kind in kinds:
+            if best is not None and best[0] != KINDS[0]:
+                break  # groups are compared with the next best, others are as good as what comes after them
             layers = _fit(kind, x[train], s[train])
             if layers is None:
                 continue
@@ -110,10 +115,10 @@ class Learned:
             if fisher.affine < REQUIREMENTS.least:
                 return None
             if sure and fisher.learned < REQUIREMENTS.fall * fisher.affine:
-                made = cls._of_rows(x, s, rows, kind, fisher)
-                if made is not None:
-                    return made
-        return None
+                best = (kind, fisher) if best is None or fisher.learned < best[1].learned else best
+                if kind != KINDS[0]:
+                    break
+        return None if best is None else cls._of_rows(x, s, rows, *best)
 
     @classmethod
     def fit(cls, x: np.ndarray, s: np.ndarray, *, chains: int = 1, kind: str = KINDS[0]) -> "Learned | None":
@@ -139,6 +144,14 @@ class Learned:
         """Return the map without its last whitening: its coordinates are scaled by these draws one by one."""
         before = self.layers[:-1]
         return replace(self, layers=(*before, Affine.of(_through(before, x, s)[0], False)))
+
+    def groups_alone(self, x: np.ndarray, s: np.ndarray) -> "Learned | None":
+        """Return the map up to its groups, its coordinates whitened by these draws, if it has any."""
+        if self.kind != KINDS[0]:
+            return None
+        before = self.layers[: 1 + next(k for k, layer in enumerate(self.layers) if isinstance(layer, Grouped))]
+        dense = len(x) > COORDINATES.draws_per_dimension * x.shape[1]
+        return replace(self, layers=(*before, Affine.of(_through(before, x, s)[0], dense)))
 
     def inverse(self, z: np.ndarray) -> np.ndarray:
         """Return the draws that the map takes to z."""
@@ -166,6 +179,8 @@ class Learned:
                 parent = int(couple.parents[couple.terms[linear[k], 1] - 1])
                 exponent = float(couple.log_scale[b, linear[k]] / first.scale[parent])
                 found.append(Scale(parent, int(couple.children[b]), exponent))
+        for groups in (layer for layer in self.layers if isinstance(layer, Grouped)):
+            found += [Scale(p, child, rate / float(first.scale[p])) for p, child, rate in groups.exponents()]
         return tuple(found)
 
     def geometry(self, names: Sequence[str]) -> tuple[Group, ...]:
@@ -229,9 +244,18 @@ def _parts(rows: np.ndarray, n: int, chains: int) -> tuple[np.ndarray, np.ndarra
 
 def _fit(kind: str, x: np.ndarray, s: np.ndarray) -> list[Layer] | None:
     """Return the layers of that kind, fitted; None if there is nothing to fit."""
-    layers: list[Layer] = [Affine.of(x, False)]
-    x, s = layers[0](x, s)
-    none, curved = np.zeros(0, int), _least_normal(x, s)
+    first = Affine.of(x, False)
+    layers: list[Layer] = [first]
+    x, s = first(x, s)
+    none = np.zeros(0, int)
+    if kind == KINDS[0]:
+        shape = find_parents(x, s, none)
+        groups = None if shape is None else fit_groups(x, s, first.scale, shape)
+        if groups is None:
+            return None
+        layers += [groups, Affine.of(groups(x, s)[0], False)]
+        x, s = _through(layers[1:], x, s)
+    curved = _least_normal(x, s)
     bends = none if kind == "coupled" else curved
     for _ in range(COUPLINGS):
         shape = None if kind == "bent" else find_parents(x, s, bends)
@@ -303,9 +327,19 @@ class LearnedCoordinates(Coordinates):
 
     def unmixed(self, samples: Samples) -> "LearnedCoordinates":
         """Return the same map without its last whitening, scaled by these draws."""
+        return replace(self, learned=self.learned.unmixed(*self._flat(samples)))
+
+    def beside(self, affine: Standardise, samples: Samples) -> "SideBySide":
+        """Return these beside simpler coordinates: groups alone where there are any, or affine ones.
+
+        Of eight schools and random effects that gained 1.2 to 1.3 times as much as affine ones beside them.
+        """
+        groups = self.learned.groups_alone(*self._flat(samples))
+        return SideBySide(affine if groups is None else replace(self, learned=groups), self)
+
+    def _flat(self, samples: Samples) -> Pair:
         dim = len(self.mean)
-        flat = samples.draws.reshape(-1, dim), samples.scores.reshape(-1, dim)
-        return replace(self, learned=self.learned.unmixed(*flat))
+        return samples.draws.reshape(-1, dim), samples.scores.reshape(-1, dim)
 
 
 def learned_coordinates(fitted: Samples, everywhere: Samples, like: Coordinates | None = None) -> Coordinates:

@@ -163,7 +163,6 @@ class Couple:
 
 
 # Each is called with draws and scores, has an `inverse(z)`, and a `log_jacobian(z)`, which is log |det dx/dz|.
-Layer = Affine | Bend | Couple
 
 
 def factors(h: np.ndarray) -> np.ndarray:

@@ -36,7 +36,7 @@ class Screening(NamedTuple):
     bow: float = 0.1
     bow_of_two: float = 0.25
     hub: float = 0.02  # their least mean squared partial correlation with the children, or, with many children, this
-    hub_of_all: float = 0.5  # over their number: the mean of k effects shares about 1 / k with each
+    hub_of_all: float = 0.25  # over their number: the mean of k effects shares about 1 / k with each
     candidates: int = 64  # parents looked at in more than `wide` dimensions
     wide: int = 400
 
@@ -160,11 +160,9 @@ def _hubs(a: Metric, children: np.ndarray, scales: np.ndarray) -> np.ndarray:
 
     Their partial correlations with the children stand out; those of the children with each other are near 0.
     """
-    if a.precision.ndim == 1:
+    partial = partial_correlations(a)
+    if partial is None:
         return np.zeros(0, int)
-    size = np.sqrt(np.diag(a.precision))
-    partial = (a.precision / np.outer(size, size)) ** 2
-    np.fill_diagonal(partial, 0.0)
     found: list[int] = []
     children = children.copy()
     for _ in range(SCREENING.also):
@@ -180,6 +178,16 @@ def _hubs(a: Metric, children: np.ndarray, scales: np.ndarray) -> np.ndarray:
         found.append(best)
         children[best] = False
     return np.array(found, int)
+
+
+def partial_correlations(a: Metric) -> Float[np.ndarray, "dim dim"] | None:
+    """Return the squared partial correlations of all pairs of coordinates, where the metric knows them."""
+    if a.precision.ndim == 1:
+        return None
+    size = np.sqrt(np.diag(a.precision))
+    partial = (a.precision / np.outer(size, size)) ** 2
+    np.fill_diagonal(partial, 0.0)
+    return partial
 
 
 def _regression(z: np.ndarray, parents: np.ndarray, children: np.ndarray) -> Float[np.ndarray, "child parent"]:
