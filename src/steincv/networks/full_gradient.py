@@ -74,7 +74,7 @@ def _program(
     return jax.jit(lambda starts, keys: over_chains(chain, starts, keys))
 
 
-def over_chains(chain: Callable, *arguments: jax.Array) -> jax.Array | tuple[jax.Array, ...]:
+def over_chains(chain: Callable, *arguments: Array) -> Any:
     """Run all chains in one program: side by side on an accelerator; one after the other on a CPU, faster there."""
     if jax.default_backend() == "cpu":
         return jax.lax.map(lambda a: chain(*a), arguments)

@@ -14,7 +14,8 @@ from jaxtyping import Float, PyTree
 
 from ..runtime.validation import InputError, whole_number
 from ..samples.samples import Samples, finite_array
-from .collapsed import network_fields
+from .collapsed import Collapsed
+from .gauss_newton import gauss_newton_fields
 from .last_layer import Logits, last_layer_fields
 from .model import Array, append_one, full_scores, training_data
 
@@ -183,7 +184,7 @@ class Network:
 
     def fields(self, theta: Array, score: Array, inputs: Array) -> jax.Array:
         """Return every g at one draw, `(output, k)`: Gauss-Newton steps, and for one logit the last layer's steps."""
-        steps = network_fields(self, self.predict, theta, score, inputs)
+        steps = gauss_newton_fields(self, self.predict, theta, score, inputs)
         if self.noise is not None or self.columns > 1 or not len(self.last):
             return steps
         size, free, rest = jnp.sqrt(self.precision[self.last]), self.last, jnp.asarray(theta)
@@ -198,6 +199,13 @@ class Network:
         train, new = logits(self.inputs), logits(inputs)
         more = last_layer_fields(train, self.targets, new, rest[free] * size, score[free] / size)
         return jnp.concatenate([steps, more], 1)
+
+    @property
+    def collapsed(self) -> Collapsed | None:
+        """The density that is left once the last layer of a regression is integrated out, where that can be done."""
+        if self.noise is None or self.prior is not None or not 0 < len(self.last) < self.dim:
+            return None
+        return Collapsed(self, self.predict, lambda mean, variance: mean)
 
     def samples(self, draws: PyTree) -> Samples:
         """Return draws of the weights with their scores.
