@@ -1,24 +1,24 @@
 r"""Control variates made of a network's own structure, with a few coefficients that all inputs share."""
 
-import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from ..families.method import Control, CrossFit, Fitted, Method, Problem, as_values
-from ..runtime.compile_cache import compile_cache
+from ..runtime.double import in_double, program
+from ..runtime.rows import piece
 from ..runtime.validation import InputError, reserve, whole_number
 from ..samples.samples import Samples
 from ..stein.coordinates import Standardise
 from ..stein.folds import Fold
 from .collapsed import PRICE
+from .full_gradient import over_chains
 from .model import Array
 
 
@@ -125,15 +125,14 @@ class NetworkField(Method):
         double = not getattr(self.model, "single", False)  # a model may ask for single precision
         kind = np.float64 if double else np.float32
         flat = [a.reshape(-1, samples.dim).astype(kind) for a in (samples.draws, samples.scores)]
-        with jax.enable_x64(double), compile_cache(), jax.default_matmul_precision("highest"):
-            x, pieces = jnp.asarray(self.inputs, kind), []
-            rows = samples.size if jax.default_backend() == "cpu" else SIDE_BY_SIDE
-            for i in range(0, samples.size, rows):
-                part = [a[i : i + rows] for a in flat]
-                # all of one size, to be compiled once
-                full = [np.pad(a, [(0, rows - len(a)), (0, 0)], mode="edge") for a in part]
-                pieces.append(np.asarray(_program(self.model)(*full, x), dtype=np.float64)[: len(part[0])])
-        found = np.concatenate(pieces)
+        x, rows = self.inputs.astype(kind), samples.size if jax.default_backend() == "cpu" else SIDE_BY_SIDE
+        # pieces of one size, to be compiled once
+        pieces = [piece(flat, i, rows) for i in range(0, samples.size, rows)]
+        with jax.default_matmul_precision("highest"):
+            run = program(_side_by_side(self.model), *pieces[0], x, double=double)
+            found = np.concatenate([in_double(run, *each, x, double=double) for each in pieces])[: samples.size].astype(
+                np.float64
+            )
         if not np.isfinite(found).all():
             raise InputError("the fields of the network are not finite at some draw: look at its weights and scores.")
         return found.reshape(*samples.draws.shape[:2], *found.shape[1:])
@@ -255,12 +254,6 @@ def combine(fields: Float[np.ndarray, "chain draw out k"], values: Float[np.ndar
     return Combination(shared, basis, every[errors.argmin(axis=0), :, np.arange(out)].T)
 
 
-@functools.lru_cache(maxsize=8)
-def _program(model: HasFields) -> Callable:
-    """Compile the fields of one draw after the other on a CPU, of some side by side on an accelerator.
-
-    Memory does not grow with the draws.
-    """
-    if jax.default_backend() == "cpu":
-        return jax.jit(lambda t, s, x: jax.lax.map(lambda a: model.fields(a[0], a[1], x), (t, s)))
-    return jax.jit(jax.vmap(model.fields, (0, 0, None)))
+def _side_by_side(model: HasFields) -> Callable:
+    """Return the fields of many draws: memory does not grow with them on a CPU, one after the other."""
+    return lambda t, s, x: over_chains(lambda t, s: model.fields(t, s, x), t, s)
