@@ -130,12 +130,3 @@ def test_who_has_no_collapsed_density(small):
     )
     assert Network(apply, x, 1.0 * (y > 0), params=shapes).collapsed is None
     assert Network(lambda p, x: x @ p, x, y, params=np.zeros(1), noise=0.5).collapsed is None  # nothing would be left
-
-
-def test_probabilities_that_are_nearly_always_0_do_not_decide_for_others(small, draws):
-    """At some inputs y is above the point at a few draws in a hundred, or at none; of the others little is left."""
-    cuts = np.array([0.5, 2.5, 4.0, 9.0, 0.5])
-    found = predictive(draws, Regressor(*small.data, noise=0.5, width=1), NEW, above=cuts, guard=False)
-    left = found.estimate.controlled.var(axis=(0, 1)) / found.estimate.values.var(axis=(0, 1))
-    assert (left[[0, 4]] < 0.2).all()
-    assert (np.abs(found.mean - found.plain.mean) < 0.1).all()

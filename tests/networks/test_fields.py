@@ -7,6 +7,7 @@ import pytest
 
 import steincv as scv
 from steincv.networks import NetworkField, Regressor, gauss_newton, last_layer
+from steincv.networks.network_field import coefficients, combine
 from steincv.networks.predictive import predictions, predictive
 from steincv_paper.classifier import Classifier
 
@@ -117,3 +118,14 @@ def test_bad_models_are_named(linear_network):
         NetworkField(model, np.zeros((2, 1))).solve([], 0)
     with pytest.raises(scv.InputError, match="3 outputs, and fields of 2"):
         NetworkField(model, np.zeros((2, 1))).fit(samples, np.zeros((4, 200, 3)))
+
+
+def test_outputs_that_hardly_vary_do_not_decide_for_others():
+    """As probabilities that are 0 at nearly all draws: a few draws, or none, make their fields large."""
+    rng = np.random.default_rng(7)
+    f, rare = rng.normal(size=(2, 4, 300, 5)) * [1.0, 1e-6, 1e-6, 1e-6, 1e-6]
+    rare[..., 1:] += 0.1 * (rng.uniform(size=(4, 300, 4)) < 0.01)
+    fields = np.stack([-f + rare * [0.1, 1, 1, 1, 1], rare], axis=-1)
+    np.testing.assert_allclose(coefficients(fields, f)[0], 1, atol=0.05)
+    made = combine(fields[:2], f[:2])
+    assert (f[2:] + made(fields[2:]))[..., 0].var() < 0.05 * f[2:, :, 0].var()
