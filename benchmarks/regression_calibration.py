@@ -12,21 +12,26 @@ import sys
 import numpy as np
 from tables import RESULTS, machine
 
-from steincv_paper.bnn_regression import judged, regression_draws
+from steincv.networks import NetworkField
+from steincv.networks.predictive import predictions
+from steincv_paper.bnn_fits import Known
+from steincv_paper.bnn_regression import covered, regression_draws, table
 
 
 def main():
     name = sys.argv[1] if len(sys.argv) > 1 else "curve"
     chains = int(sys.argv[2]) if len(sys.argv) > 2 else 64
-    found = judged(name, regression_draws(name, chains, 400, 400, seed=1), 1, 0.0, times=1)
-    rows = [r for r in found if r["part"] == "regression coverage"]
-    covered, helped = (np.array([r[key] for r in rows]) for key in ("covered", "helped"))
+    samples, (model, inputs) = regression_draws(name, chains, 400, 400, seed=1), table(name, 1)
+    f = predictions(samples, model.predict, inputs)
+    known = Known(model, inputs, samples, NetworkField(model, inputs).fields(samples))
+    rows = covered(name, samples, known, f, times=1)
+    held, helped = (np.array([r[key] for r in rows]) for key in ("covered", "helped"))
     row = {
         "data": name,
         "runs": len(rows),
-        "coverage": covered.mean(),
-        "+-": covered.std(ddof=1) / np.sqrt(len(rows)),
-        "least": covered.min(),
+        "coverage": held.mean(),
+        "+-": held.std(ddof=1) / np.sqrt(len(rows)),
+        "least": held.min(),
         "z rms": np.sqrt(np.mean([r["z_rms"] ** 2 for r in rows])),
         "variance ratio": np.mean([r["ratio"] for r in rows]),
         "helped": helped.mean(),

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 import steincv as scv
+from steincv.evidence import PowerPosterior, Real, temper
+from steincv.networks import Network, NetworkField, full_gradient
+from steincv.networks.predictive import predictions
 from steincv.runtime import double
 from steincv.runtime.rows import over_rows
 
@@ -76,6 +79,45 @@ def test_a_log_density_and_f_that_close_over_arrays(session, first):
         alive.append(theirs(session))
         call(samples, values)
     theirs(session)
+
+
+def networks():
+    """A network of the user's that closes over an array, by everything that asks it."""
+
+    def apply(params, x):
+        return jnp.tanh(x @ params["hidden"]) @ params["outer"] + (X @ params["hidden"]).mean()
+
+    model = Network(apply, X, Y, params={"hidden": np.zeros((3, 2)), "outer": np.zeros(2)}, noise=1.0)
+    start = np.random.default_rng(3).normal(size=(2, 8)) / 4
+    samples = full_gradient(model.log_posterior, start, draws=10, warmup=20, leapfrogs=2)
+    yield samples.gradients, 2 * 2 * 10
+    yield samples.scores, model.samples(samples.draws).scores
+    found = NetworkField(model, X[:2], orbits=3).found(samples, 0)[0]
+    yield np.isfinite(found).all(), True
+    yield predictions(samples, model.predict, X[:2]), np.asarray(by_hand(samples.draws))
+
+
+def by_hand(draws):
+    hidden = draws[..., :6].reshape(2, 10, 3, 2)
+    return np.einsum("cdnk,cdk->cdn", np.tanh(X[:2] @ hidden), draws[..., 6:]) + (X @ hidden).mean((2, 3))[..., None]
+
+
+def tempering():
+    """A model whose likelihood closes over the data, from the check of it to the scores of draws."""
+    model = PowerPosterior(
+        lambda p: -0.5 * ((Y - X @ p["b"]) ** 2).sum(), lambda p: -0.5 * (p["b"] ** 2).sum(), {"b": Real((3,))}
+    )
+    run = temper(model, [0.0, 0.5, 1.0], draws=5, replicas=2, warmup=10, thin=1)
+    yield run.log_likelihoods[-1], -0.5 * ((Y - run.samples[-1].draws @ X.T) ** 2).sum(-1)
+
+
+@pytest.mark.parametrize("first", ["theirs", "ours"])
+@pytest.mark.parametrize("ours", [networks, tempering])
+def test_networks_and_tempering(session, ours, first):
+    alive = [theirs(session)] if first == "theirs" else []
+    for found, expected in ours():
+        alive.append(theirs(session))
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_numpyro():

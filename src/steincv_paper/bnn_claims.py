@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .bnn_figures import samplers
+from .bnn_figures import REGRESSION, samplers
 from .claims import Claim, number, numbers, spread, verdict
 
 if TYPE_CHECKING:
@@ -134,14 +134,14 @@ def _promises(table: "pandas.DataFrame") -> Iterator[Claim]:
     bars = numbers(table, part="regression coverage")
     for name in dict.fromkeys(smooth.data):
         rows = smooth[(smooth.data == name) & (smooth.seen == 0)]
-        each = {method: rows[rows.method == method] for method in ("linear", "last layer", "Gauss-Newton")}
+        each = {method: rows[rows.method == method] for method in REGRESSION}
         mine = bars[bars.data == name]
         yield _claim(
             "(ours) Where the predictive is smooth, structure pays",
             f"regression network, {name}, {int(rows.dim.iloc[0])} weights, NUTS; other chains, unseen inputs",
             "; ".join(f"{method} {averaged(part)}" for method, part in each.items())
             + f"; 95 % intervals of {len(mine)} runs of 4 chains cover {100 * mine.covered.mean():.0f} %",
-            verdict([each["Gauss-Newton"].ratio.mean() <= SMOOTH[name], _covers(mine)]),
+            verdict([each["orbits"].ratio.mean() <= SMOOTH[name], _covers(mine)]),
             f"Counted: at most {SMOOTH[name]} on average, and {_WANTED}.",
         )
 

@@ -16,10 +16,13 @@ LOOK = {
     "CNCV, no decay": ("#D55E00", "-"),
     "low rank": ("#CC79A7", "-"),
     "last layer": ("#009E73", "-"),
-    "Gauss-Newton": ("#0072B2", "-"),
+    "Gauss-Newton": ("#56B4E9", "-"),
+    "orbits": ("#0072B2", "-"),
     "predictive()": ("#0072B2", "--"),
     "single MLE network": ("#000000", ":"),
 }
+# What is judged on regression networks.
+REGRESSION = ("linear", "last layer", "Gauss-Newton", "orbits")
 # Ratios are drawn between these; beyond them at the edge.
 LEAST, MOST = 1e-2, 1e4
 
@@ -108,7 +111,7 @@ def regression(table: "pandas.DataFrame") -> Any:
     figure, (axes,) = panels(len(names), len(names), (5.0, 3.4), 1.2, sharey=True)
     for ax, name in zip(axes, names, strict=True):
         rows = found[found.data == name]
-        methods = [m for m in ("linear", "last layer", "Gauss-Newton") if (rows.method == m).any()]
+        methods = [m for m in REGRESSION if (rows.method == m).any()]
         for k, method in enumerate(methods):
             for seen, marker in ((1, "o"), (0, "x")):
                 mine = rows[(rows.method == method) & (rows.seen == seen)]

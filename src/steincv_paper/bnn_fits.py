@@ -118,10 +118,10 @@ class Known(NetworkField):
         table = {draw.tobytes(): i for i, draw in enumerate(flat)}
         object.__setattr__(self, "_known", (table, fields.reshape(len(flat), *fields.shape[2:])))
 
-    def fields(self, samples: Samples) -> np.ndarray:
+    def found(self, samples: Samples, seed: int, like: object = None) -> tuple[np.ndarray, dict[str, Any]]:
         table, found = self._known  # type: ignore[attr-defined]
         rows = [table[draw.tobytes()] for draw in samples.draws.reshape(-1, samples.dim)]
-        return found[rows].reshape(*samples.draws.shape[:2], *found.shape[1:])
+        return found[rows].reshape(*samples.draws.shape[:2], *found.shape[1:]), {}
 
 
 def coverage_rows(

@@ -54,28 +54,39 @@ def regression_rows(name: str, chains: int, draws: int, warmup: int, seed: int) 
     return judged(name, samples, seed, time.perf_counter() - begin)
 
 
-def judged(name: str, samples: Samples, seed: int, seconds: float, times: int = TIMES) -> list[dict[str, Any]]:
+def judged(name: str, samples: Samples, seed: int, seconds: float) -> list[dict[str, Any]]:
     model, inputs = table(name, seed)
     f = predictions(samples, model.predict, inputs)
     half, seen = samples.chains // 2, len(inputs) // 2
-    fields = NetworkField(model, inputs).fields(samples)
-    known = Known(model, inputs, samples, fields)
+    own = NetworkField(model, inputs, orbits=0).fields(samples)
+    known = Known(model, inputs, samples, NetworkField(model, inputs).fields(samples))
     z, rhat, ess = np.abs(stein_check(samples).z), split_rhat(f), average(f).ess
-    same = {"part": "regression", "data": name, "dim": model.dim, "draws": samples.size, "chains": samples.chains}
+    same = _same(name, samples)
     rows: list[dict[str, Any]] = [same | {"part": "regression sampler", "method": "NUTS", "stein_z": float(z.max()),
                                           "stein_share": float((z > 3).mean()), "rhat_largest": float(rhat.max()),
                                           "ess_least": float(ess.min()), "seconds": seconds}]  # fmt: skip
     train = Samples(samples.draws[:half], samples.scores[:half])
     test = Samples(samples.draws[half:], samples.scores[half:])
-    for method, kinds in (("last layer", slice(0, 1)), ("Gauss-Newton", slice(0, None))):
-        c = coefficients(fields[:half, :, :seen, kinds], f[:half, :, :seen])
-        g = fields[half:][..., kinds] @ c
+    each = {"last layer": own[..., :1], "Gauss-Newton": own, "orbits": known.fields(samples)}
+    for method, fields in each.items():
+        c = coefficients(fields[:half, :, :seen], f[:half, :, :seen])
+        g = fields[half:] @ c
         rows += _ratios(same | {"method": method, "coefficients": " ".join(f"{v:.3g}" for v in c)}, f[half:], g, seen)
     rows += _ratios(same | {"method": "linear"}, f[half:], Polynomial(1).fit(train, f[:half])(test), seen)
     # what `predictive` does: all inputs are asked for, and their fields serve each other
     rows += _ratios(same | {"method": "predictive()"}, f[half:], known.fit(train, f[:half])(test), len(inputs))
+    return rows + covered(name, samples, known, f, TIMES)
+
+
+def covered(name: str, samples: Samples, known: Known, f: np.ndarray, times: int) -> list[dict[str, Any]]:
+    """Return how often intervals of four chains hold the mean of all others."""
     g = known.cross_fit(samples, f, make_folds(*f.shape[:2])).g
-    return rows + coverage_rows(same | {"part": "regression coverage"}, known, samples, f + g, times)
+    return coverage_rows(_same(name, samples) | {"part": "regression coverage"}, known, samples, f + g, times)
+
+
+def _same(name: str, samples: Samples) -> dict[str, Any]:
+    size = {"dim": samples.dim, "draws": samples.size, "chains": samples.chains}
+    return {"part": "regression", "data": name, **size}
 
 
 def _ratios(same: dict[str, Any], f: np.ndarray, g: np.ndarray, seen: int) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from steincv.families.auto import Auto
 from steincv.families.method import Fitted, Method, make_problem
 from steincv.judging.diagnostics import stein_check
 from steincv.runtime.compile_cache import cache_folder
+from steincv.runtime.double import in_double, program
 from steincv.runtime.threads import blas_threads
 from steincv.runtime.validation import InputError
 from steincv.samples.samples import Samples
@@ -226,14 +227,11 @@ def solver_errors(draws: Draws) -> list[float | None]:
         exact = reference(p)
         return jnp.max(jnp.abs(path(p) - exact) / (SIGMA * jnp.maximum(1.0, jnp.abs(exact))))
 
-    found = []
-    with jax.enable_x64(True):
-        compiled = jax.jit(jax.vmap(error))
-        for samples in draws.tempered.samples:
-            flat = samples.draws.reshape(-1, samples.dim)
-            worst = float(np.max(compiled(flat[np.linspace(0, len(flat) - 1, CHECKED).astype(int)])))
-            found.append(worst if np.isfinite(worst) else None)
-    return found
+    flat = [samples.draws.reshape(-1, samples.dim) for samples in draws.tempered.samples]
+    some = [x[np.linspace(0, len(x) - 1, CHECKED).astype(int)] for x in flat]
+    run = program(jax.vmap(error), some[0], once=True)
+    worst = [float(np.max(in_double(run, x))) for x in some]
+    return [w if np.isfinite(w) else None for w in worst]
 
 
 def evidence_rows(draws: Draws, methods: Mapping[str, Method]) -> list[dict[str, Any]]:

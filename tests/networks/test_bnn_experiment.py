@@ -10,6 +10,7 @@ import pytest
 import steincv as scv
 from steincv_paper import bnn, bnn_converged, claims as _claims
 from steincv_paper.bnn_draws import Problem
+from steincv_paper.bnn_figures import REGRESSION
 from steincv_paper.bnn_fits import METHODS, Split, default_rows, ratio_rows, sampler_row
 from steincv_paper.paper import overview
 
@@ -51,7 +52,7 @@ def table(ratio, default=1.0, entropy=None, regression=0.2, ess=500.0, bias=0.0)
                 rows.append(same | {"part": "score", "method": method} | numbers)
         rows.append({"sampler": sampler, "part": "coverage", "covered": 0.95, "helped": 1.0, "ratio": default})
     for data in bnn.TABLES:
-        for method in ("linear", "last layer", "Gauss-Newton"):
+        for method in REGRESSION:
             for i in range(4):
                 numbers = {"dim": 61, "image": i, "seen": i % 2, "ratio": regression, "method": method}
                 rows.append({"sampler": "NUTS", "part": "regression", "data": data, **numbers})

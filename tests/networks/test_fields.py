@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import steincv as scv
-from steincv.networks import NetworkField, Regressor, collapsed, last_layer
-from steincv.networks.model import append_one
+from steincv.networks import NetworkField, Regressor, gauss_newton, last_layer
+from steincv.networks.network_field import coefficients, combine
 from steincv.networks.predictive import predictions, predictive
 from steincv_paper.classifier import Classifier
 
@@ -22,59 +22,13 @@ def test_gauss_newton_is_div_phi_plus_phi_s(regressor):
 
         def phi(theta):
             jacobian = jax.jacrev(lambda t: regressor.predict(t, jnp.asarray(regressor.inputs)))(theta)
-            p = collapsed.BESIDE[0] * jnp.eye(regressor.dim) + jacobian.T @ jacobian / regressor.noise**2
+            p = gauss_newton.DAMPINGS[1] * jnp.eye(regressor.dim) + jacobian.T @ jacobian / regressor.noise**2
             return jnp.linalg.solve(p, jax.grad(lambda t: regressor.predict(t, x)[i])(theta))
 
         expected = jax.jit(lambda t: jnp.trace(jax.jacfwd(phi)(t)) + phi(t) @ score)(theta)
         found = jax.jit(lambda t, s: regressor.fields(t, s, x))(theta, score)
-        assert found.shape == (3, 2 + len(collapsed.DAMPINGS))
-        np.testing.assert_allclose(found[i, 1], expected, rtol=1e-9)
-
-
-def test_collapsed_fields_have_the_score_of_the_marginal_density(regressor):
-    """y is normal given the hidden weights, with a covariance in which the last layer is gone."""
-    i, hidden = 1, 9
-    with jax.enable_x64(True):
-        theta = jnp.asarray(np.random.default_rng(0).normal(size=regressor.dim))
-        x, y = jnp.asarray(np.random.default_rng(1).normal(size=(3, 2))), jnp.asarray(regressor.targets)
-
-        def layer(v, x):
-            return append_one(jnp.tanh(append_one(x) @ v.reshape(3, 3).T))
-
-        def density(v):
-            h = layer(v, regressor.inputs)
-            covariance = regressor.noise**2 * jnp.eye(len(y)) + h @ h.T
-            return jax.scipy.stats.multivariate_normal.logpdf(y, jnp.zeros(len(y)), covariance) - 0.5 * v @ v
-
-        def m(v):
-            h = layer(v, regressor.inputs)
-            return jnp.linalg.solve(regressor.noise**2 * jnp.eye(4) + h.T @ h, h.T @ y)
-
-        def phi(v, damping):
-            squares = jax.jacfwd(lambda v: jnp.append(layer(v, regressor.inputs) @ m(v) / regressor.noise, m(v)))(v)
-            slope = jax.grad(lambda v: layer(v, x)[i] @ m(v))(v)
-            return jnp.linalg.solve(damping * jnp.eye(hidden) + squares.T @ squares, slope)
-
-        def g(v, damping):
-            return jnp.trace(jax.jacfwd(phi)(v, damping)) + phi(v, damping) @ jax.grad(density)(v)
-
-        expected = [jax.jit(g)(theta[:hidden], damping) for damping in collapsed.DAMPINGS]
-        found = jax.jit(lambda t: collapsed.collapsed_fields(regressor, regressor.predict, t, x))(theta)
-    np.testing.assert_allclose(found[i], expected, rtol=1e-8)
-
-
-def test_collapsed_fields_are_left_out_for_draws_of_another_density(regressor):
-    """They are made of the model's own: of tempered draws, or of other noise, their mean is not zero."""
-    rng = np.random.default_rng(0)
-    with jax.enable_x64(True):
-        theta, x = jnp.asarray(rng.normal(size=regressor.dim)), jnp.asarray(rng.normal(size=(3, 2)))
-        own = jax.grad(regressor.log_posterior)(theta)
-        fields = jax.jit(lambda t, s: regressor.fields(t, s, x))
-        same, tempered = fields(theta, own), fields(theta, 0.5 * own)
-    count = len(collapsed.DAMPINGS)
-    assert np.abs(same[:, -count:]).min() > 0
-    assert not tempered[:, -count:].any()
-    assert np.abs(tempered[:, :-count]).min() > 0
+        assert found.shape == (3, 1 + len(gauss_newton.DAMPINGS))
+        np.testing.assert_allclose(found[i, 2], expected, rtol=1e-9)
 
 
 def test_the_last_layers_field_is_rao_blackwell(regressor):
@@ -137,9 +91,7 @@ def linear_network():
 def test_means_are_zero_and_error_bars_shrink(linear_network):
     model, samples = linear_network
     x = np.linspace(-2, 2, 7)[:, None]
-    g = NetworkField(model, x).fields(samples)
-    assert not g[..., 2:].any()  # the last layer's mean is 0 whatever the others are
-    g = g[..., :2]
+    g = NetworkField(model, x, orbits=0).fields(samples)
     z = g.mean(axis=(0, 1)) / g.std(axis=(0, 1)) * np.sqrt(samples.size)
     assert np.abs(z).max() < 4.5
     found = predictive(samples, model, x)
@@ -166,3 +118,14 @@ def test_bad_models_are_named(linear_network):
         NetworkField(model, np.zeros((2, 1))).solve([], 0)
     with pytest.raises(scv.InputError, match="3 outputs, and fields of 2"):
         NetworkField(model, np.zeros((2, 1))).fit(samples, np.zeros((4, 200, 3)))
+
+
+def test_outputs_that_hardly_vary_do_not_decide_for_others():
+    """As probabilities that are 0 at nearly all draws: a few draws, or none, make their fields large."""
+    rng = np.random.default_rng(7)
+    f, rare = rng.normal(size=(2, 4, 300, 5)) * [1.0, 1e-6, 1e-6, 1e-6, 1e-6]
+    rare[..., 1:] += 0.1 * (rng.uniform(size=(4, 300, 4)) < 0.01)
+    fields = np.stack([-f + rare * [0.1, 1, 1, 1, 1], rare], axis=-1)
+    np.testing.assert_allclose(coefficients(fields, f)[0], 1, atol=0.05)
+    made = combine(fields[:2], f[:2])
+    assert (f[2:] + made(fields[2:]))[..., 0].var() < 0.05 * f[2:, :, 0].var()

@@ -8,6 +8,8 @@ import pytest
 import steincv as scv
 from steincv.networks import entropy, predictive
 from steincv.networks.predictive import proven, score_outliers
+from steincv.samples.source import MemorySource
+from steincv.samples.streamed import Streamed
 from steincv_paper.amortised import Amortised, unseen
 
 
@@ -97,11 +99,21 @@ def test_entropy_is_for_scores(samples):
         ((3, INPUTS), "predict"),
         ((lambda t, x: t, INPUTS), "one number an input"),
         ((lambda t, x: x @ t[:3], INPUTS), "fails at one draw"),
+        ((logistic, INPUTS[0, :6]), r"has shape \(6,\): one row an input, .*inputs\[:, None\]"),
     ],
 )
 def test_bad_input_is_named(samples, arguments, message):
     with pytest.raises(scv.InputError, match=message):
         predictive(samples, *arguments)
+
+
+@pytest.mark.usefixtures("as_users_have_it")
+def test_draws_in_a_file_are_read_first(samples):
+    streamed = Streamed(MemorySource.of(samples))
+    with pytest.raises(scv.InputError, match=r"predictive needs draws in memory.*samples\.read\(every=10\)"):
+        predictive(streamed, logistic, INPUTS)
+    with pytest.raises(scv.InputError, match="`samples` must be a"):
+        predictive(samples.draws, logistic, INPUTS)
 
 
 @pytest.fixture(scope="module")

@@ -290,7 +290,8 @@ class Effects:
     def parameters(self, w):
         mu, h = 0.7 * w[0], 0.5 * w[1] / abs(self.power)
         effects = self.effects(mu, h, w[2:])
-        return jnp.concatenate([jnp.array([mu, h]), effects if self.centred else (effects - mu) / jnp.exp(self.power * h)])
+        written = effects if self.centred else (effects - mu) / jnp.exp(self.power * h)
+        return jnp.concatenate([jnp.array([mu, h]), written])
 
     def draw(self, n):
         """Draws and scores; that of x = T(w) for a normal w is -J^-T (w + the gradient of log |det J| in w)."""

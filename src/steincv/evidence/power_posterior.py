@@ -12,6 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from ..runtime.double import shapes
 from ..runtime.rows import over_rows
 from ..runtime.validation import InputError
 from ..samples.samples import Samples
@@ -116,11 +117,10 @@ class PowerPosterior:
     def check(self) -> None:
         """Refuse a model whose functions fail, or return anything but one number."""
         draws = (1,) if self.vectorised else ()
-        parameters = {n: jax.ShapeDtypeStruct((*b.shape, *draws), jnp.float64) for n, b in self.parameters.items()}
+        parameters = {n: jax.ShapeDtypeStruct((*b.shape, *draws), np.float64) for n, b in self.parameters.items()}
         for name in ("log_likelihood", "log_prior"):
             try:
-                with jax.enable_x64(True):
-                    out = jax.eval_shape(getattr(self, name), parameters)
+                out = shapes(getattr(self, name), parameters)
             except Exception as error:
                 reason = " ".join(str(error).split())[:300]
                 raise InputError(f"`{name}` failed at rung 0: {type(error).__name__}: {reason}") from error

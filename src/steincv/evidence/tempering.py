@@ -17,7 +17,7 @@ from jax import Array
 from jaxtyping import Float
 
 from ..runtime.checkpoint import Checkpoint, Run
-from ..runtime.compile_cache import compile_cache
+from ..runtime.double import in_double, program
 from ..runtime.progress import bar
 from ..runtime.validation import InputError, StrPath, reserve, whole_number
 from .ladder import check_temperatures, rung_name, temperature_ladder
@@ -36,6 +36,8 @@ class Plan(NamedTuple):
 
 
 PLAN = Plan()
+# Around our own arrays; functions of the user are traced by `program`, which must see the session as it is.
+DOUBLE = functools.partial(jax.enable_x64, True)
 
 
 class Tally(NamedTuple):
@@ -103,31 +105,31 @@ def temper(
     )
     model.check()
     start = time.perf_counter()
-    with jax.enable_x64(True), compile_cache():
-        # the start is part of what identifies a run: another model, ladder or seed starts elsewhere
-        x, scale = _start(model, t, replicas, seed)
-        settings = {"draws": draws, "thin": thin, "warmup": warmup, "kernel": kernel, "seed": seed}
-        differs = "another model, ladder, seed or setting"
-        store = Checkpoint.of(checkpoint, Run("run", differs, settings, (x, t, kept)))
-        run = _Run(model, kernel, t, seed, -(-draws // PLAN.segments))
-        state = run.new_state(x, scale)
-        x_kept, l_kept = np.zeros((len(kept), *x.shape)), np.zeros((len(kept), *x.shape[:2]))
-        jobs = _jobs(warmup, draws, thin, run.length)
+    # the start is part of what identifies a run: another model, ladder or seed starts elsewhere
+    x, scale = _start(model, t, replicas, seed)
+    settings = {"draws": draws, "thin": thin, "warmup": warmup, "kernel": kernel, "seed": seed}
+    differs = "another model, ladder, seed or setting"
+    store = Checkpoint.of(checkpoint, Run("run", differs, settings, (x, t, kept)))
+    run = _Run(model, kernel, t, seed, -(-draws // PLAN.segments))
+    state = run.new_state(x, scale)
+    x_kept, l_kept = np.zeros((len(kept), *x.shape)), np.zeros((len(kept), *x.shape[:2]))
+    jobs = _jobs(warmup, draws, thin, run.length)
+    with DOUBLE():
         done, filled, state = store.resume(state, x_kept, l_kept)
-        iterations = [run.length * job.thin for job in jobs]
-        with bar("tempering", sum(iterations), progress) as advance:
-            advance(sum(iterations[:done]))
-            for number, job in enumerate(jobs[done:], done + 1):
-                state, x_new, l_new = run.segment(state, job)
-                if job.draw is not None:
-                    here = kept[(kept >= job.draw) & (kept < job.draw + run.length)]
-                    new = slice(filled, filled := filled + len(here))
-                    x_kept[new], l_kept[new] = x_new[here - job.draw], l_new[here - job.draw]
-                store.keep(number, filled, state, x_kept, l_kept)
-                advance(iterations[number - 1])
-        if keep_checkpoint:
-            store.write(len(jobs), filled, state, x_kept, l_kept)
-        state = jax.tree.map(np.asarray, state)
+    iterations = [run.length * job.thin for job in jobs]
+    with bar("tempering", sum(iterations), progress) as advance:
+        advance(sum(iterations[:done]))
+        for number, job in enumerate(jobs[done:], done + 1):
+            state, x_new, l_new = run.segment(state, job)
+            if job.draw is not None:
+                here = kept[(kept >= job.draw) & (kept < job.draw + run.length)]
+                new = slice(filled, filled := filled + len(here))
+                x_kept[new], l_kept[new] = x_new[here - job.draw], l_new[here - job.draw]
+            store.keep(number, filled, state, x_kept, l_kept)
+            advance(iterations[number - 1])
+    if keep_checkpoint:
+        store.write(len(jobs), filled, state, x_kept, l_kept)
+    state = jax.tree.map(np.asarray, state)
     tempered = Tempered.of(model, t, np.moveaxis(x_kept, 0, 2), np.moveaxis(l_kept, 0, 2), state, kernel)
     if not keep_checkpoint:
         store.remove()
@@ -193,28 +195,36 @@ class _Run:
 
     def __init__(self, model: PowerPosterior, kernel: str, t: np.ndarray, seed: int, length: int):
         self.model, self.kernel, self.length = model, kernel, length
-        self.t, self.key = jnp.asarray(t), jax.random.key(seed)
-        self.step = jnp.full(len(t), np.log(first_step(kernel, model.dim)))
+        with DOUBLE():
+            self.t, self.key = jnp.asarray(t), jax.random.key(seed)
+            self.step = jnp.full(len(t), np.log(first_step(kernel, model.dim)))
+        self.program: Callable | None = None
 
     def new_state(self, x: np.ndarray, scale: np.ndarray) -> State:
         replicas, rungs, dim = x.shape
-        point = _at(self.model, self.kernel)(jnp.asarray(x))
-        tuning = Tuning(self.step, jnp.asarray(np.broadcast_to(np.diag(scale), (rungs, dim, dim))))
-        moments = no_moments(x, dim <= ADAPTATION.largest_dense)
-        return State(point, new_walkers(replicas, rungs), tuning, moments, _no_tally(rungs))
+        start = functools.partial(at, self.model, self.kernel)
+        point = in_double(program(start, x), x)
+        with DOUBLE():
+            tuning = Tuning(self.step, jnp.asarray(np.broadcast_to(np.diag(scale), (rungs, dim, dim))))
+            moments = no_moments(x, dim <= ADAPTATION.largest_dense)
+            return State(point, new_walkers(replicas, rungs), tuning, moments, _no_tally(rungs))
 
     def segment(self, state: State, job: _Job) -> tuple[State, np.ndarray, np.ndarray]:
         """Run a segment; return the state after it and its draws, x and log likelihoods."""
-        program = _program(self.model, self.kernel, self.length)
-        state, x, likelihood = program(state, self.key, self.t, job.first, job.thin, job.adapting, job.window)
-        if job.renew:
-            factor = jnp.asarray(factors(state.moments, np.asarray(state.tuning.factor)))
-            moments = no_moments(np.asarray(state.point.x), state.moments.second.ndim == 3)
-            state = state._replace(tuning=Tuning(self.step, factor), moments=moments)
-        if job.last:  # rates and round trips are those of the draws, not of the warm-up
-            replicas, rungs = state.point.likelihood.shape
-            state = state._replace(walkers=new_walkers(replicas, rungs), tally=_no_tally(rungs))
-        return state, np.asarray(x), np.asarray(likelihood)
+        now = (np.asarray(a) for a in (job.first, job.thin, job.adapting, job.window))
+        given = (state, self.key, self.t, *now)
+        if self.program is None:
+            self.program = program(_states(self.model, self.kernel, self.length), *given, once=True)
+        state, x, likelihood = in_double(self.program, *given)
+        with DOUBLE():
+            if job.renew:
+                factor = jnp.asarray(factors(state.moments, np.asarray(state.tuning.factor)))
+                moments = no_moments(np.asarray(state.point.x), state.moments.second.ndim == 3)
+                state = state._replace(tuning=Tuning(self.step, factor), moments=moments)
+            if job.last:  # rates and round trips are those of the draws, not of the warm-up
+                replicas, rungs = state.point.likelihood.shape
+                state = state._replace(walkers=new_walkers(replicas, rungs), tally=_no_tally(rungs))
+        return state, x, likelihood
 
 
 def _no_tally(rungs: int) -> Tally:
@@ -224,14 +234,8 @@ def _no_tally(rungs: int) -> Tally:
 # The programs ------------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=16)
-def _at(model: PowerPosterior, kernel: str) -> Callable:
-    return jax.jit(functools.partial(at, model, kernel))
-
-
-@functools.lru_cache(maxsize=16)
-def _program(model: PowerPosterior, kernel: str, length: int) -> Callable:
-    """Return the program of `length` states, each after iterations of a move of every chain and a round of swaps."""
+def _states(model: PowerPosterior, kernel: str, length: int) -> Callable:
+    """Return what makes `length` states, each after iterations of a move of every chain and a round of swaps."""
     move = mover(model, kernel)
 
     def iteration(state: State, key: Array, t: Array, i: Array, adapting: Array, window: Array) -> State:
@@ -249,7 +253,6 @@ def _program(model: PowerPosterior, kernel: str, length: int) -> Callable:
         moments = jax.lax.cond(adapting, add, lambda m, x: m, state.moments, point.x)
         return State(point, walkers, Tuning(log_step, state.tuning.factor), moments, tally)
 
-    @jax.jit
     def run(
         state: State, key: Array, t: Array, first: Array, thin: Array, adapting: Array, window: Array
     ) -> tuple[State, Array, Array]:
@@ -276,12 +279,12 @@ def _start(
 
     Also return the spread of those draws. Without `draw_prior` they are standard normal in unconstrained coordinates.
     """
-    key = jax.random.fold_in(jax.random.key(seed), 2**31 - 1)
     shape = (replicas, PLAN.pool)
-    if model.draw_prior is None:
+    with DOUBLE():
+        key = jax.random.fold_in(jax.random.key(seed), 2**31 - 1)
         pool = np.asarray(jax.random.normal(key, (*shape, model.dim)))
-    else:
-        pool = np.asarray(jax.jit(lambda key: fresh(model, key, shape))(key))
+    if model.draw_prior is not None:
+        pool = in_double(program(lambda key: fresh(model, key, shape), key), key)
         if pool.shape != (*shape, model.dim) or not np.isfinite(pool).all():
             raise InputError(
                 f"`draw_prior` gives, unconstrained, {pool.shape[2:]} numbers of which {np.isfinite(pool).mean():.0%} "

@@ -150,7 +150,7 @@ def _states(samples: Samples, f: Any, wanted: Any, n: int) -> tuple[int, dict[st
             _at(samples.draws[:1], f, samples)
     except InputError as error:  # values kept at the draws alone, such as those that Stan generates
         return 1, {"orbits": {"states": 1, "why": str(error)}}
-    each, compiling = _seconds_per_gradient(samples)
+    each, compiling = seconds_per_gradient(samples.log_density, samples.draws.reshape(-1, samples.draws.shape[-1]))
     seconds = each * samples.draws.shape[0] * samples.draws.shape[1]
     scarce = n < PRICE.plenty * feature_count(samples.draws.shape[-1], 2)
     affordable = 1 + int((PRICE.seconds if scarce else PRICE.cheap) / max(seconds, 1e-9))
@@ -171,13 +171,12 @@ def _unknown(samples: Samples, f: Any) -> str:
     return ""
 
 
-def _seconds_per_gradient(samples: Samples) -> tuple[float, float]:
+def seconds_per_gradient(model: LogDensity, x: Float[np.ndarray, "n dim"]) -> tuple[float, float]:
     """Measure what a gradient takes, and how much longer the first ones took, which may have to be compiled."""
-    assert samples.log_density is not None
-    some = samples.draws.reshape(-1, samples.draws.shape[-1])[: PRICE.probed]
+    some = x[: PRICE.probed]
     times = [time.perf_counter()]
     for _ in range(2):
-        samples.log_density(some)
+        model(some)
         times.append(time.perf_counter())
     first, second = np.diff(times).tolist()
     return second / len(some), max(first - second, 0.0)

@@ -1,4 +1,4 @@
-r"""Fields on the other weights of a regression network, once the last layer is integrated out.
+r"""Orbits of a regression network's other weights, once the last layer is integrated out.
 
 Given the other weights v the outputs at the training inputs are $o + Hd$, and the last layer d is Gaussian with
 precision $\Lambda = \Lambda_0 + H^TH/\sigma^2$ and mean $m = \Lambda^{-1}H^T(y - o)/\sigma^2$. So v has the density
@@ -6,114 +6,182 @@ precision $\Lambda = \Lambda_0 + H^TH/\sigma^2$ and mean $m = \Lambda^{-1}H^T(y 
 $$ \log p(v) = -\tfrac12 v^T\Lambda_v v - \tfrac12\log|\Lambda|
    - \tfrac12\big(|y - o|^2/\sigma^2 - m^T\Lambda m\big) $$
 
-and a g that is made of its score has mean zero. $\Phi = A\nabla\bar f$ takes up where the field of the last layer ends,
-at $\bar f(v) = f(v, m(v))$, with the Gauss-Newton matrix of the least squares that m solves (variable projection): of
-the residuals at m and of m itself.
+and $E[f \mid v]$ is known: $f(v, m)$ for the mean of y. The steepest directions of the posterior are those of the last
+layer. Without them leapfrog steps are several times as long as NUTS takes with all weights (cars .06 and .018, curve
+.13 and .0036): a few states around every draw lie far apart, and the mean of $E[f \mid v]$ over them varies little.
 """
 
+import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
-from .gauss_newton import gauss_newton_fields, steps
+from ..families.points import TRIAL_DRAWS, seconds_per_gradient
+from ..runtime.rows import over_rows
+from ..runtime.validation import InputError
+from ..samples.log_density import LogDensity
+from ..samples.samples import Samples
+from ..stein.coordinates import Standardise
+from ..stein.orbits import find_step, orbits
+from .full_gradient import over_chains
 from .model import Array
 
-# Dampings of the weights that are left, and of all weights beside them: of more the coefficients make next to nothing,
-# for either table of docs/paper.md, 5.3.
-DAMPINGS = (16.0, 64.0)
-BESIDE = (16.0,)
 
+class Price(NamedTuple):
+    """How long orbits are, and for which draws.
 
-class _Limits(NamedTuple):
-    """Which networks and draws have these fields."""
+    16, 32 and 64 states leave .060, .040 and .027 of the variance of f on the curve of docs/networks.md, and .28, .17
+    and .092 on the cars, where NUTS took 1023 and 255 gradients a draw.
+    """
 
-    # Second derivatives along as many directions are needed at every draw: .07 s for 160, the third power beyond.
-    weights: int = 200
+    states: int = 64
+    # With so many states they leave no more than Gauss-Newton steps, as dear as hundreds of gradients a draw.
+    alone: int = 16
+    # Seconds that their gradients may take, by a few that are timed: what Gauss-Newton steps take for 3,000 draws.
+    seconds: float = 300.0
+    probed: int = 64
+    # Numbers of a batch of orbits.
+    numbers: int = 1 << 22
     # The scores of draws are the model's own if they differ by no more than this share of their length, which is far
     # more than single precision rounds.
     same: float = 1e-3
+    # Step sizes in units of the prior's deviations, and states of the orbits on which one is looked for: those of 64
+    # then have an effective share of .74 to .87, instead of .9.
+    steps: tuple[float, float] = (1e-3, 1.5)
+    trial: int = 16
 
 
-LIMITS = _Limits()
+PRICE = Price()
 
 
-def network_fields(
-    model: Any, predict: Callable[[Array, Array], Array], theta: Array, score: Array, inputs: Array
-) -> jax.Array:
-    """Return g of Gauss-Newton steps at one draw, `(output, k)`: also collapsed ones where that can be done."""
-    regression = model.noise is not None and model.prior is None and model.smooth
-    if not (regression and len(model.last) and 0 < model.dim - len(model.last) <= LIMITS.weights):
-        return gauss_newton_fields(model, predict, theta, score, inputs)
-    both = gauss_newton_fields(model, predict, theta, score, inputs, BESIDE)
-    own = jax.grad(model.log_posterior)(theta)
-    same = ((own - score) ** 2).sum() <= LIMITS.same**2 * (own**2).sum()
-    # made of the model's own density: for draws of another one, tempered or of other noise, their mean is not zero
-    return jnp.concatenate([both, jnp.where(same, collapsed_fields(model, predict, theta, inputs), 0.0)], 1)
+class Layer(NamedTuple):
+    """What the last layer is given the other weights: its mean, its precision's Cholesky factor, and log p(v)."""
+
+    mean: jax.Array
+    factor: jax.Array
+    log_density: jax.Array
 
 
-def collapsed_fields(model: Any, predict: Callable[[Array, Array], Array], theta: Array, inputs: Array) -> jax.Array:
-    """Return g of every damping at one draw, `(output, k)`, of a `Network` with noise, a last layer and N(0, 1)."""
-    last, rest = model.last, np.setdiff1d(np.arange(model.dim), model.last)
-    train, targets = (jnp.asarray(a, theta.dtype) for a in model.data)
+@dataclass(frozen=True, eq=False)
+class Collapsed:
+    """The density of the other weights of a `Network` with noise and N(0, 1) priors, and the means of f given them.
 
-    def outputs(v: Array, d: Array, x: Array) -> Array:
+    `predict(theta, inputs)` is f; `of(mean, variance)` its mean where the outputs are normal.
+    """
+
+    model: Any  # a `Network`
+    predict: Callable[[Array, Array], Array]
+    of: Callable[[Array, Array], Array]
+
+    @cached_property
+    def rest(self) -> np.ndarray:
+        return np.setdiff1d(np.arange(self.model.dim), self.model.last)
+
+    def outputs(self, v: Array, d: Array, inputs: Array) -> Array:
         """Return the outputs at some inputs, leaf by leaf: what one d has in common with others is computed once."""
+        model, last, rest = self.model, self.model.last, self.rest
         of = [(d, last) if place.start in last else (v, rest) for place in model.places]
         leaves = [
             part[np.searchsorted(where, np.arange(place.start, place.stop))].reshape(shape)
             for (part, where), place, shape in zip(of, model.places, model.shapes, strict=True)
         ]
-        return model.apply(jax.tree.unflatten(model.structure, leaves), x).reshape(-1)
+        return model.apply(jax.tree.unflatten(model.structure, leaves), inputs).reshape(-1)
 
-    def normal(v: Array) -> tuple[Callable[[Array], Array], Array]:
-        """Return the product with the last layer's precision, by the network itself, and what m makes of it."""
-        zero = jnp.zeros(len(last), theta.dtype)
-        o, back = jax.vjp(lambda d: outputs(v, d, train), zero)
-        prior = jnp.asarray(model.precision[last], theta.dtype)
+    def linear(self, v: Array, inputs: Array) -> tuple[Array, Array]:
+        """Return the outputs where the last layer is 0, and their derivatives along it, `(n, last)`."""
 
-        def times(d: Array) -> Array:
-            return prior * d + back(outputs(v, d, train) - o)[0] / model.noise**2
+        def at(d: Array) -> Array:
+            return self.outputs(v, d, inputs)
 
-        return times, back(targets - o)[0] / model.noise**2
+        zero = jnp.zeros(len(self.model.last))
+        return at(zero), jax.jacfwd(at)(zero)
 
-    def solved(v: Array) -> Array:
-        """Return m. Its derivatives need products only, as `custom_linear_solve` knows."""
+    def layer(self, v: Array) -> Layer:
+        model = self.model
+        train, targets = model.data
+        o, rows = self.linear(v, train)
+        left, rows = (targets - o) / model.noise, rows / model.noise
+        factor = jnp.linalg.cholesky(jnp.diag(model.precision[model.last]) + rows.T @ rows)
+        mean = jax.scipy.linalg.cho_solve((factor, True), rows.T @ left)
+        squares = (v**2 * model.precision[self.rest]).sum() + left @ left - mean @ (rows.T @ left)
+        return Layer(mean, factor, -0.5 * squares - jnp.log(jnp.diag(factor)).sum())
 
-        def solve(times: Callable[[Array], Array], b: Array) -> Array:
-            return jnp.linalg.solve(jax.vmap(times)(jnp.eye(len(last), dtype=theta.dtype)), b)
+    def expected(self, v: Array, inputs: Array) -> Array:
+        """Return the mean of f at every input, given the other weights."""
+        layer, (o, rows) = self.layer(v), self.linear(v, inputs)
+        spread = jax.scipy.linalg.solve_triangular(layer.factor, rows.T, lower=True)
+        return self.of(o + rows @ layer.mean, (spread**2).sum(0))
 
-        times, b = normal(v)
-        return jax.lax.custom_linear_solve(times, b, solve, symmetric=True)
+    def averages(
+        self, samples: Samples, inputs: np.ndarray, states: int | Literal["auto"], seed: int, step: float | None = None
+    ) -> tuple[Float[np.ndarray, "chain draw out 2"], dict[str, Any]] | None:
+        """Return what f is changed by, draw by draw: by the mean given the other weights, by that over an orbit.
 
-    def log_density(v: Array) -> Array:
-        times, b = normal(v)
-        whole = jax.vmap(times)(jnp.eye(len(last), dtype=theta.dtype))
-        r = targets - outputs(v, jnp.zeros(len(last), theta.dtype), train)
-        left = (r**2).sum() / model.noise**2 - b @ jnp.linalg.solve(whole, b)
-        return -0.5 * ((v**2 * model.precision[rest]).sum() + jnp.linalg.slogdet(whole)[1] + left)
+        What was done is told beside it. With `states="auto"` there is nothing where `PRICE` does not allow of two
+        states, and for draws whose scores are those of another density, tempered or of other noise.
+        """
+        start, draws = time.perf_counter(), samples.draws.reshape(-1, samples.dim)
+        if not self._own(draws, samples.scores.reshape(-1, samples.dim)):
+            if states == "auto":
+                return None
+            raise InputError(
+                "`orbits` are for draws with the scores of the network's own posterior; these have others."
+            )
+        v, dim = draws[:, self.rest], len(self.rest)
+        density = LogDensity(_at_rows(jax.value_and_grad(lambda v: self.layer(v).log_density)))
+        states = _affordable(density, v, samples.gradients) if states == "auto" else states
+        if states < 2:
+            return None
 
-    def least_squares(v: Array, m: Array) -> Array:
-        """Return the outputs at m in units of the noise, and m in units of its prior, `(n, 1)`."""
-        return jnp.concatenate([outputs(v, m, train) / model.noise, m * model.precision[last] ** 0.5])[:, None]
+        def changes(theta: Array, orbit: Array, weight: Array) -> Array:
+            f = over_chains(lambda v: self.expected(v, inputs), orbit)
+            return jnp.stack([f[0] - self.predict(theta, inputs), weight @ f - f[0]], -1)
 
-    def jacobian(v: Array) -> Array:
-        """Return the derivatives of the same, `(n, 1, v)`: row by row, and through m."""
-        m, moved = solved(v), jax.jacrev(solved)(v)
-        rows, h = jax.vmap(lambda x: jax.grad(lambda v, d: outputs(v, d, x[None])[0], (0, 1))(v, m))(train)
-        fitted = (rows + h @ moved) / model.noise
-        return jnp.concatenate([fitted, moved * model.precision[last][:, None] ** 0.5])[:, None]
+        over = _at_rows(changes)
+        unit = Standardise(np.zeros(dim), self.model.precision[self.rest] ** -0.5, None)
+        scores, rng = density(v).gradient, np.random.default_rng(seed)
+        if step is None:
+            step = find_step(v, scores, density, unit, min(states, PRICE.trial), seed, PRICE.steps)
+        rows, found, effective = max(1, PRICE.numbers // (states * dim)), [], []
+        for part in (slice(i, i + rows) for i in range(0, len(v), rows)):
+            around = orbits(v[part], scores[part], density, unit, states, step, rng)
+            found.append(over(draws[part], around.draws, around.weight))
+            effective.append(around.effective)
+        info = {
+            "states": states,
+            "step": step,
+            "effective": float(np.concatenate(effective).mean()),
+            "gradients": density.spent[0],
+            "sampler": samples.gradients,
+            "seconds": time.perf_counter() - start,
+        }
+        return np.concatenate(found).reshape(*samples.draws.shape[:2], len(inputs), 2), info
 
-    def both(v: Array) -> tuple[Array, Array]:
-        m = solved(v)
-        whole = jnp.zeros(model.dim, theta.dtype).at[rest].set(v).at[last].set(m)
-        return least_squares(v, m), predict(whole, inputs).reshape(-1)
+    def _own(self, draws: Float[np.ndarray, "n dim"], scores: Float[np.ndarray, "n dim"]) -> bool:
+        """Return whether the scores are the model's own, at some of the draws."""
+        some = np.linspace(0, len(draws) - 1, min(PRICE.probed, len(draws))).astype(int)
+        own = _at_rows(jax.grad(self.model.log_posterior))(draws[some])
+        return bool((((own - scores[some]) ** 2).sum(1) <= PRICE.same**2 * (own**2).sum(1)).all())
 
-    def unit(_: Array) -> Array:
-        return jnp.ones((1, 1), theta.dtype)
 
-    start = jnp.asarray(theta)[rest]
-    score = jax.grad(log_density)(start)
-    return steps(both, jacobian, unit, start, score, model.precision[rest], DAMPINGS)
+def _at_rows(f: Callable) -> Callable:
+    """Return f at many rows of its arguments."""
+    compiled = over_rows(lambda rows: over_chains(f, *rows))
+    return lambda *rows: compiled(rows)
+
+
+def _affordable(density: LogDensity, v: np.ndarray, sampler: int | None) -> int:
+    """Return how many states every orbit has."""
+    states = PRICE.states
+    if sampler is not None:  # no more gradients than the sampler took, those that look for the step among them
+        states = min(states, (sampler - 3 * PRICE.probed) // (len(v) + TRIAL_DRAWS))
+    if states < 2:
+        return 1
+    each, _ = seconds_per_gradient(density, v[: PRICE.probed])
+    return min(states, 1 + int(PRICE.seconds / (each * len(v))))

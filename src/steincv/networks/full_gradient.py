@@ -1,6 +1,5 @@
 """The reference sampler: HMC or NUTS of BlackJAX with the gradient of all data, whole chains in one program."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +7,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..runtime.compile_cache import compile_cache
+from ..runtime.double import in_double, program
 from ..runtime.validation import InputError, whole_number
 from ..samples.samples import Samples
 from .model import Array
@@ -25,7 +24,7 @@ def full_gradient(
     target: float = 0.8,
     seed: int = 0,
 ) -> Samples:
-    """Sample a posterior; return its draws with their scores.
+    """Sample a posterior; return its draws with their scores, and how many gradients they took.
 
     **Arguments:**
 
@@ -40,15 +39,16 @@ def full_gradient(
     first = np.asarray(start)
     if first.ndim != 2:
         raise InputError(f"`start` has shape {first.shape}, expected (chain, dim).")
-    with jax.enable_x64(first.dtype == np.float64), compile_cache():
-        run = _program(log_posterior, draws, warmup, thin, leapfrogs, target)
+    double = first.dtype == np.float64
+    first = first if double else first.astype(np.float32)
+    with jax.enable_x64(double):
         keys = jax.random.split(jax.random.key(seed), len(first))
-        found, scores = jax.tree.map(np.asarray, run(jax.numpy.asarray(first), keys))
-    return Samples(found, scores)
+    run = program(_sampler(log_posterior, draws, warmup, thin, leapfrogs, target), first, keys, double=double)
+    found, scores, spent = in_double(run, first, keys, double=double)
+    return Samples(found, scores, gradients=int(spent.sum()))
 
 
-@functools.lru_cache(maxsize=8)
-def _program(
+def _sampler(
     log_posterior: Callable[[Array], Array], draws: int, warmup: int, thin: int, leapfrogs: int | None, target: float
 ) -> Callable:
     try:
@@ -59,22 +59,26 @@ def _program(
     algorithm = blackjax.nuts if leapfrogs is None else blackjax.hmc
     steps = {} if leapfrogs is None else {"num_integration_steps": leapfrogs}
 
-    def chain(start: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def chain(start: jax.Array, key: jax.Array) -> tuple[jax.Array, ...]:
         warm, run = jax.random.split(key)
         adapt = blackjax.window_adaptation(algorithm, log_posterior, target_acceptance_rate=target, **steps)
         (state, parameters), _ = adapt.run(warm, start, num_steps=warmup)
         kernel = algorithm(log_posterior, **parameters).step
 
         def keep(state: Any, key: jax.Array) -> tuple:
-            state = jax.lax.fori_loop(0, thin, lambda i, s: kernel(jax.random.fold_in(key, i), s)[0], state)
-            return state, (state.position, state.logdensity_grad)
+            def step(i: Array | int, before: tuple) -> tuple:
+                state, info = kernel(jax.random.fold_in(key, i), before[0])
+                return state, before[1] + info.num_integration_steps
+
+            state, spent = jax.lax.fori_loop(0, thin, step, (state, 0))
+            return state, (state.position, state.logdensity_grad, spent)
 
         return jax.lax.scan(keep, state, jax.random.split(run, draws))[1]
 
-    return jax.jit(lambda starts, keys: over_chains(chain, starts, keys))
+    return lambda starts, keys: over_chains(chain, starts, keys)
 
 
-def over_chains(chain: Callable, *arguments: jax.Array) -> jax.Array | tuple[jax.Array, ...]:
+def over_chains(chain: Callable, *arguments: Array) -> Any:
     """Run all chains in one program: side by side on an accelerator; one after the other on a CPU, faster there."""
     if jax.default_backend() == "cpu":
         return jax.lax.map(lambda a: chain(*a), arguments)

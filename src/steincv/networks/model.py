@@ -1,6 +1,5 @@
 """What a Bayesian model of data is here, and the scores of its posterior."""
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
@@ -9,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..runtime.compile_cache import compile_cache
+from ..runtime.double import in_double, program
 from ..runtime.validation import InputError
 from ..samples.samples import finite_array
 
@@ -56,8 +55,9 @@ def full_scores(
 ) -> Float[np.ndarray, "chain draw dim"]:
     """Return the gradient of log prior plus all of the log likelihood at every draw.
 
-    Draw by draw, `rows` of the data at a time: memory grows with neither.
+    Draw by draw, `rows` of the data at a time: memory grows with neither. In the precision of the draws.
     """
+    double = draws.dtype == np.float64
     data = tuple(np.asarray(a) for a in model.data)
     n = len(data[0])
     pieces = -(-n // rows)
@@ -66,14 +66,12 @@ def full_scores(
     index = np.arange(pieces * rows)
     weight = (index < n).astype(np.float32).reshape(pieces, rows)
     cut = tuple(a[np.where(index < n, index, 0)].reshape(pieces, rows, *a.shape[1:]) for a in data)
-    flat = draws.reshape(-1, draws.shape[-1])
-    with compile_cache():
-        found = _program(model)(jnp.asarray(flat), jnp.asarray(weight), cut)
-    return np.asarray(found, dtype=np.float64).reshape(draws.shape)
+    given = draws.reshape(-1, draws.shape[-1]).astype(np.float64 if double else np.float32), weight, cut
+    found = in_double(program(_scores(model), *given, double=double), *given, double=double)
+    return found.astype(np.float64).reshape(draws.shape)
 
 
-@functools.lru_cache(maxsize=8)
-def _program(model: Model) -> Callable:
+def _scores(model: Model) -> Callable:
     def piece(theta: Array, weight: Array, *rows: Array) -> Array:
         return (weight * model.log_likelihood(theta, *rows)).sum()
 
@@ -83,4 +81,4 @@ def _program(model: Model) -> Callable:
 
         return jax.lax.scan(add, jax.grad(model.log_prior)(theta), (weight, data))[0]
 
-    return jax.jit(lambda draws, weight, data: jax.lax.map(lambda theta: at(theta, weight, data), draws))
+    return lambda draws, weight, data: jax.lax.map(lambda theta: at(theta, weight, data), draws)

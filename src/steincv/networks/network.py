@@ -12,9 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PyTree
 
+from ..runtime.double import in_double, look, program, shapes as shapes_of
 from ..runtime.validation import InputError, whole_number
 from ..samples.samples import Samples, finite_array
-from .collapsed import network_fields
+from .collapsed import Collapsed
+from .gauss_newton import gauss_newton_fields
 from .last_layer import Logits, last_layer_fields
 from .model import Array, append_one, full_scores, training_data
 
@@ -90,8 +92,7 @@ class Network:
         shapes = tuple(np.shape(leaf) for leaf in leaves)
         self._set(apply=apply, inputs=x, noise=noise, prior=log_prior, shapes=shapes, structure=structure)
         try:
-            with jax.enable_x64(True):
-                given = jax.eval_shape(self.raw, jnp.zeros(self.dim), x).shape
+            given = shapes_of(self.raw, np.zeros(self.dim), x).shape
         except Exception as error:
             raise InputError(f"`network` fails at weights of zero: {type(error).__name__}: {error}") from error
         if given not in ((len(x),), (len(x), 1)) and not (noise is None and len(given) == 2 and given[0] == len(x)):
@@ -105,11 +106,9 @@ class Network:
                 )
             y = y.astype(np.int64)
         self._set(targets=y, columns=columns)
-        with jax.enable_x64(True):
-            curve = jax.jit(jax.vmap(lambda v: jax.jvp(jax.grad(self.log_prior), (jnp.zeros(self.dim),), (v,))[1] @ v))
-            precision = -np.asarray(curve(jnp.eye(self.dim)))
-            kinks = _kinks(jax.make_jaxpr(self.raw)(jnp.zeros(self.dim), x).jaxpr)
-            last = self._linear_leaves()
+        curve = jax.vmap(lambda v: jax.jvp(jax.grad(self.log_prior), (jnp.zeros(self.dim),), (v,))[1] @ v)
+        precision = -in_double(program(curve, np.eye(self.dim)), np.eye(self.dim))
+        kinks, last = look(self.raw, _kinks, np.zeros(self.dim), x), self._linear_leaves()
         precision = np.maximum(np.where(np.isfinite(precision), precision, 0.0), ASKED.least_precision)
         self._set(precision=precision, last=last, smooth=not kinks and self.dim <= ASKED.most_weights)
 
@@ -183,7 +182,7 @@ class Network:
 
     def fields(self, theta: Array, score: Array, inputs: Array) -> jax.Array:
         """Return every g at one draw, `(output, k)`: Gauss-Newton steps, and for one logit the last layer's steps."""
-        steps = network_fields(self, self.predict, theta, score, inputs)
+        steps = gauss_newton_fields(self, self.predict, theta, score, inputs)
         if self.noise is not None or self.columns > 1 or not len(self.last):
             return steps
         size, free, rest = jnp.sqrt(self.precision[self.last]), self.last, jnp.asarray(theta)
@@ -198,6 +197,13 @@ class Network:
         train, new = logits(self.inputs), logits(inputs)
         more = last_layer_fields(train, self.targets, new, rest[free] * size, score[free] / size)
         return jnp.concatenate([steps, more], 1)
+
+    @property
+    def collapsed(self) -> Collapsed | None:
+        """The density that is left once the last layer of a regression is integrated out, where that can be done."""
+        if self.noise is None or self.prior is not None or not 0 < len(self.last) < self.dim:
+            return None
+        return Collapsed(self, self.predict, lambda mean, variance: mean)
 
     def samples(self, draws: PyTree) -> Samples:
         """Return draws of the weights with their scores.
@@ -214,20 +220,19 @@ class Network:
             )
         lead = np.shape(leaves[0])[:2]
         flat = finite_array("draws", np.concatenate([np.reshape(a, (*lead, -1)) for a in leaves], axis=-1))
-        with jax.enable_x64(True):
-            return Samples(flat, full_scores(self, flat))
+        return Samples(flat, full_scores(self, flat))
 
     def _linear_leaves(self) -> np.ndarray:
         """Return the places of the last leaves in which together the outputs are linear, by asking the network."""
         rng = np.random.default_rng(0)
-        outputs = jax.jit(self.raw)
+        outputs = program(self.raw, np.zeros(self.dim), self.inputs)
         found = np.zeros(self.dim, dtype=bool)
         for place in self.places[::-1]:
             tried = found.copy()
             tried[place] = True
             for _ in range(ASKED.places):
                 theta, v = rng.normal(size=(2, self.dim))
-                at = [np.asarray(outputs(theta + k * ASKED.step * v * tried, self.inputs)) for k in (-1, 0, 1)]
+                at = [in_double(outputs, theta + k * ASKED.step * v * tried, self.inputs) for k in (-1, 0, 1)]
                 bend, size = np.abs(at[0] - 2 * at[1] + at[2]).max(), max(np.abs(a).max() for a in at)
                 if not bend <= ASKED.round_off * size:
                     break

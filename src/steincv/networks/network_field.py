@@ -1,23 +1,24 @@
 r"""Control variates made of a network's own structure, with a few coefficients that all inputs share."""
 
-import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from ..families.method import Control, CrossFit, Fitted, Method, Problem, as_values
-from ..runtime.compile_cache import compile_cache
-from ..runtime.validation import InputError, reserve
+from ..runtime.double import in_double, program
+from ..runtime.rows import piece
+from ..runtime.validation import InputError, reserve, whole_number
 from ..samples.samples import Samples
 from ..stein.coordinates import Standardise
 from ..stein.folds import Fold
+from .collapsed import PRICE
+from .full_gradient import over_chains
 from .model import Array
 
 
@@ -26,7 +27,8 @@ class Plan(NamedTuple):
 
     # A trace of ridge in units of the features' own size: they are few, and nearly equal where omega does not matter.
     ridge: float = 1e-3
-    # Outputs count as if they varied by at least this share of what the middle one does.
+    # Outputs and their fields count as if they varied by at least this share of what all do, in the root mean square:
+    # probabilities that are 0 at nearly all draws would otherwise decide for those that are not.
     least_deviation: float = 0.3
     # How many fields a model has at most, for what their memory is judged by.
     most_fields: int = 14
@@ -60,17 +62,22 @@ class NetworkField(Method):
     r"""$g(\theta, x) = \sum_k c_k g_k(\theta, x)$: fields built from the network itself, amortised over inputs.
 
     The fields of a `Network` or a `Regressor` are Gauss-Newton steps (`gauss_newton`), and of one logit also steps of
-    its last layer (`last_layer`). The handful of coefficients $c$ is shared by all inputs and fitted by least squares
-    over draws and inputs at once: with the same coefficients it is a control variate for inputs never seen.
+    its last layer (`last_layer`). A regression with known noise and $N(0, 1)$ priors has averages over orbits
+    (`collapsed`) instead, and beside them where orbits are short. The handful of coefficients $c$ is shared by all
+    inputs and fitted by least squares over draws and inputs at once: with the same coefficients it is a control variate
+    for inputs never seen.
 
     **Arguments:**
 
     - `model`: a `Network` or `Regressor`, or an object with `fields(theta, score, inputs)`, `(input, k)`.
     - `inputs`: `(out, ...)`, one for every output of f.
+    - `orbits`: how many states every orbit has, a gradient each; 0 for none. By default as many as pay, and no more
+      gradients than the sampler took, where `samples.gradients` says how many.
     """
 
     model: Any  # `HasFields`; anything else is refused by name
     inputs: np.ndarray
+    orbits: int | Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, HasFields):
@@ -79,6 +86,8 @@ class NetworkField(Method):
                 f" Got {type(self.model).__name__} instead."
             )
         object.__setattr__(self, "inputs", np.asarray(self.inputs))
+        if self.orbits != "auto":
+            whole_number("orbits", self.orbits, 0)
 
     def __str__(self) -> str:
         return f"NetworkField({type(self.model).__name__})"
@@ -88,40 +97,61 @@ class NetworkField(Method):
 
     def fields(self, samples: Samples) -> Float[np.ndarray, "chain draw out k"]:
         """Return every $g_k$ at every draw and input."""
-        double = not getattr(self.model, "single", False)  # a model may ask for single precision
-        kind = np.float64 if double else np.float32
-        flat = [a.reshape(-1, samples.dim).astype(kind) for a in (samples.draws, samples.scores)]
+        return self.found(samples, 0)[0]
+
+    def found(
+        self, samples: Samples, seed: int, like: Mapping[str, Any] | None = None
+    ) -> tuple[Float[np.ndarray, "chain draw out k"], dict[str, Any]]:
+        """Return the fields, and what is told of orbits: those told of in `like`, if it is given."""
         reserve(
             f"{len(self.inputs)} inputs at {samples.size} draws",
             8.0 * 2 * samples.size * len(self.inputs) * PLAN.most_fields,
             "Take fewer inputs at a time.",
         )
-        with jax.enable_x64(double), compile_cache(), jax.default_matmul_precision("highest"):
-            x, pieces = jnp.asarray(self.inputs, kind), []
-            rows = samples.size if jax.default_backend() == "cpu" else SIDE_BY_SIDE
-            for i in range(0, samples.size, rows):
-                part = [a[i : i + rows] for a in flat]
-                # all of one size, to be compiled once
-                full = [np.pad(a, [(0, rows - len(a)), (0, 0)], mode="edge") for a in part]
-                pieces.append(np.asarray(_program(self.model)(*full, x), dtype=np.float64)[: len(part[0])])
-        found = np.concatenate(pieces)
+        collapsed, around = getattr(self.model, "collapsed", None), None
+        if like is not None:
+            around = collapsed and like and collapsed.averages(samples, self.inputs, like["states"], seed, like["step"])
+        elif collapsed is not None and self.orbits not in (0, 1):
+            around = collapsed.averages(samples, self.inputs, self.orbits, seed)
+        if not around:
+            return self._own(samples), {}
+        found, info = around
+        if info["states"] < PRICE.alone:
+            found = np.concatenate([found, self._own(samples)], axis=-1)
+        return found, info
+
+    def _own(self, samples: Samples) -> Float[np.ndarray, "chain draw out k"]:
+        """Return the fields that the model has itself."""
+        double = not getattr(self.model, "single", False)  # a model may ask for single precision
+        kind = np.float64 if double else np.float32
+        flat = [a.reshape(-1, samples.dim).astype(kind) for a in (samples.draws, samples.scores)]
+        x, rows = self.inputs.astype(kind), samples.size if jax.default_backend() == "cpu" else SIDE_BY_SIDE
+        # pieces of one size, to be compiled once
+        pieces = [piece(flat, i, rows) for i in range(0, samples.size, rows)]
+        with jax.default_matmul_precision("highest"):
+            run = program(_side_by_side(self.model), *pieces[0], x, double=double)
+            found = np.concatenate([in_double(run, *each, x, double=double) for each in pieces])[: samples.size].astype(
+                np.float64
+            )
         if not np.isfinite(found).all():
             raise InputError("the fields of the network are not finite at some draw: look at its weights and scores.")
         return found.reshape(*samples.draws.shape[:2], *found.shape[1:])
 
     def fit(self, samples: Samples, values: ArrayLike, *, seed: int = 0) -> Fitted:
         values = as_values(samples, values)
-        fields = self.fields(samples)
+        fields, orbits = self.found(samples, seed)
         if values.shape[-1] != fields.shape[-2]:
             raise InputError(f"there are values of {values.shape[-1]} outputs, and fields of {fields.shape[-2]}.")
-        return self.fitted(combine(fields, values), samples.dim)
+        return self.fitted(combine(fields, values), samples.dim, seed, orbits)
 
-    def fitted(self, found: "Combination | np.ndarray", dim: int) -> Fitted:
+    def fitted(
+        self, found: "Combination | np.ndarray", dim: int, seed: int = 0, orbits: Mapping[str, Any] | None = None
+    ) -> Fitted:
         """Return g in the weights as they are: no standard coordinates. An array is the shared coefficients alone."""
         made = found if isinstance(found, Combination) else Combination.shared_by_all(found, len(self.inputs))
 
         def evaluate(theta: np.ndarray, score: np.ndarray) -> np.ndarray:
-            return made(self.fields(Samples(theta, score))[0])
+            return made(self.found(Samples(theta, score), seed, orbits)[0][0])
 
         same = Standardise(np.zeros(dim), np.ones(dim), None)
         info = {"coefficients": made.shared.tolist(), "features": len(made.shared)}
@@ -129,12 +159,13 @@ class NetworkField(Method):
 
     def cross_fit(self, samples: Samples, values: np.ndarray, folds: Sequence[Fold], *, seed: int = 0) -> CrossFit:
         start = time.perf_counter()
-        fields, g, info = self.fields(samples), np.zeros_like(values), []
+        (fields, orbits), g, info = self.found(samples, seed), np.zeros_like(values), []
         for fold in folds:
             made = combine(fold.train.take(fields), fold.train.take(values))
             fold.test.put(g, made(fold.test.take(fields)))
             info.append({"coefficients": made.shared.tolist(), "directions": len(made.weights)})
-        return CrossFit(g, {"seconds": time.perf_counter() - start, "folds": info})
+        told = {"seconds": time.perf_counter() - start, "folds": info}
+        return CrossFit(g, told | ({"orbits": orbits} if orbits else {}))
 
 
 def coefficients(
@@ -146,8 +177,7 @@ def coefficients(
     """
     k = fields.shape[-1]
     gram, right = np.zeros((k, k)), np.zeros(k)
-    deviation = values.std(axis=(0, 1))
-    deviation = np.maximum(deviation, PLAN.least_deviation * np.median(deviation))
+    deviation = at_least(values.std(axis=(0, 1)))
     for i in np.flatnonzero(deviation > 0):
         y, x = values[..., i].reshape(-1), fields[..., i, :].reshape(-1, k)
         x = (x - x.mean(0)) / deviation[i]
@@ -156,6 +186,11 @@ def coefficients(
     size = np.sqrt(np.maximum(np.diag(gram), 1e-30))
     scaled = gram / np.outer(size, size) + PLAN.ridge * np.eye(k)
     return np.linalg.solve(scaled, right / size) / size
+
+
+def at_least(deviation: Float[np.ndarray, "out *k"]) -> Float[np.ndarray, "out *k"]:
+    """Return deviations over draws, none of them far below what they are for all outputs."""
+    return np.maximum(deviation, PLAN.least_deviation * np.sqrt((deviation**2).mean(axis=0)))
 
 
 class Combination(NamedTuple):
@@ -186,7 +221,7 @@ def combine(fields: Float[np.ndarray, "chain draw out k"], values: Float[np.ndar
     chains, draws, out, k = fields.shape
     rank = min(PLAN.directions, chains * draws // PLAN.draws_per_direction, out * k)
     flat = fields.reshape(chains, draws, out * k)
-    size = flat.std(axis=(0, 1))
+    size = at_least(fields.std(axis=(0, 1))).ravel()
     if rank < 1 or not (size > 0).any():
         return Combination.shared_by_all(shared, out)
     flat, size = flat - flat.mean(axis=(0, 1)), np.where(size > 0, size, np.inf)
@@ -219,12 +254,6 @@ def combine(fields: Float[np.ndarray, "chain draw out k"], values: Float[np.ndar
     return Combination(shared, basis, every[errors.argmin(axis=0), :, np.arange(out)].T)
 
 
-@functools.lru_cache(maxsize=8)
-def _program(model: HasFields) -> Callable:
-    """Compile the fields of one draw after the other on a CPU, of some side by side on an accelerator.
-
-    Memory does not grow with the draws.
-    """
-    if jax.default_backend() == "cpu":
-        return jax.jit(lambda t, s, x: jax.lax.map(lambda a: model.fields(a[0], a[1], x), (t, s)))
-    return jax.jit(jax.vmap(model.fields, (0, 0, None)))
+def _side_by_side(model: HasFields) -> Callable:
+    """Return the fields of many draws: memory does not grow with them on a CPU, one after the other."""
+    return lambda t, s, x: over_chains(lambda t, s: model.fields(t, s, x), t, s)

@@ -1,31 +1,45 @@
 """What a new observation of a regression network will be, its noise integrated out: above a point, or a quantile."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import numpy as np
+import scipy.special
 from jax.scipy.special import ndtr
-from jax.scipy.stats import norm
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from ..runtime.validation import InputError
 from ..samples.samples import finite_array
-from .collapsed import network_fields
+from .collapsed import Collapsed
+from .gauss_newton import gauss_newton_fields
 from .model import Array
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """A function of a regression network's output, and the fields that go with it."""
+    """A function of a regression network's output, and the fields that go with it.
+
+    `of(mean, variance)` is the mean of what is asked of a normal y.
+    """
 
     model: Any  # a `Network`
-    predict: Callable[[Array, Array], Array]
+    of: Callable[[Array, Array | float], Array]
+
+    def predict(self, theta: Array, inputs: Array) -> Array:
+        return self.of(self.model.outputs(theta, inputs)[:, 0], self.model.noise**2)
 
     def fields(self, theta: Array, score: Array, inputs: Array) -> jax.Array:
-        return network_fields(self.model, self.predict, theta, score, inputs)
+        return gauss_newton_fields(self.model, self.predict, theta, score, inputs)
+
+    @property
+    def collapsed(self) -> Collapsed | None:
+        found = self.model.collapsed
+        return found and replace(
+            found, predict=self.predict, of=lambda mean, variance: self.of(mean, variance + self.model.noise**2)
+        )
 
 
 def observed(model: Any, outputs: np.ndarray, inputs: int, above: ArrayLike | None, level: float | None) -> Prediction:
@@ -43,7 +57,7 @@ def observed(model: Any, outputs: np.ndarray, inputs: int, above: ArrayLike | No
     cut = finite_array("above", above)
     if cut.shape not in ((), (inputs,)):
         raise InputError(f"`above` has shape {cut.shape}, expected a number, or one for each of {inputs} inputs.")
-    return Prediction(model, lambda theta, x: ndtr((model.outputs(theta, x)[:, 0] - cut) / model.noise))
+    return Prediction(model, lambda mean, variance: ndtr((mean - cut) / variance**0.5))
 
 
 def _quantile(model: Any, level: float, values: Float[np.ndarray, "chain draw n"]) -> Prediction:
@@ -53,12 +67,10 @@ def _quantile(model: Any, level: float, values: Float[np.ndarray, "chain draw n"
     and F(q) the level, it is $q + (F(q) - N((q - o)/\sigma))/p(q)$: one step of Newton's method.
     """
     o = values.reshape(-1, values.shape[-1])
-    low, high = o.min(0) + norm.ppf(level) * model.noise, o.max(0) + norm.ppf(level) * model.noise
+    low, high = o.min(0) + scipy.special.ndtri(level) * model.noise, o.max(0) + scipy.special.ndtri(level) * model.noise
     for _ in range(60):  # halved so often, the bracket is round-off
         q = (low + high) / 2
-        below = np.asarray(ndtr((q - o) / model.noise)).mean(0) < level
+        below = scipy.special.ndtr((q - o) / model.noise).mean(0) < level
         low, high = np.where(below, q, low), np.where(below, high, q)
-    density = np.asarray(norm.pdf((q - o) / model.noise)).mean(0) / model.noise
-    return Prediction(
-        model, lambda theta, x: q + (level - ndtr((q - model.outputs(theta, x)[:, 0]) / model.noise)) / density
-    )
+    density = np.exp(-0.5 * ((q - o) / model.noise) ** 2).mean(0) / (model.noise * np.sqrt(2 * np.pi))
+    return Prediction(model, lambda mean, variance: q + (level - ndtr((q - mean) / variance**0.5)) / density)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas
 import scipy.special
@@ -19,9 +18,10 @@ from ..families.polynomial.polynomial import Polynomial
 from ..judging.diagnostics import Code
 from ..judging.error_bars import ROUND_OFF, Average, average
 from ..result import Estimate
-from ..runtime.compile_cache import compile_cache
+from ..runtime.double import in_double, program, shapes
 from ..runtime.validation import InputError
 from ..samples.samples import Samples
+from ..samples.streamed import refuse_streamed
 from .model import Array
 from .network_field import HasFields, NetworkField
 from .observation import observed
@@ -187,8 +187,7 @@ def predictive(
     >>> bool(np.abs(found.mean).max() < 1e-6)
     True
     """
-    if not isinstance(samples, Samples):
-        raise InputError(f"`samples` must be a steincv.Samples, got {type(samples).__name__}.")
+    refuse_streamed(samples, "predictive")
     at = np.asarray(inputs)
     if at.ndim == 0 or len(at) == 0 or at.dtype.kind not in "fiub":
         raise InputError(f"`inputs` has shape {at.shape} and dtype {at.dtype}, expected numbers, (n, ...).")
@@ -255,19 +254,20 @@ def predictions(
     samples: Samples, predict: Callable[[Array, Array], Array], inputs: np.ndarray
 ) -> Float[np.ndarray, "chain draw n *classes"]:
     """Return the prediction at every draw and input, one draw at a time."""
-    single = inputs.dtype == np.float32
-    kind = np.float32 if single else np.float64
-    with jax.enable_x64(not single), compile_cache():
-        x = jnp.asarray(inputs if inputs.dtype.kind != "f" else inputs.astype(kind))
-        flat = jnp.asarray(samples.draws.reshape(-1, samples.dim).astype(kind))
-        try:
-            shape = jax.eval_shape(predict, flat[0], x).shape
-        except Exception as error:
-            raise InputError(f"`predict` fails at one draw: {type(error).__name__}: {error}") from error
-        if shape[:1] != (len(inputs),) or len(shape) > 2:
-            raise InputError(f"`predict` returns shape {shape}, expected ({len(inputs)},): one number an input.")
-        found = np.asarray(jax.jit(lambda a, x: jax.lax.map(lambda t: predict(t, x), a))(flat, x), dtype=np.float64)
-    return found.reshape(*samples.draws.shape[:2], *shape)
+    double = inputs.dtype != np.float32
+    kind = np.float64 if double else np.float32
+    x = inputs if inputs.dtype.kind != "f" else inputs.astype(kind)
+    flat = samples.draws.reshape(-1, samples.dim).astype(kind)
+    try:
+        shape = shapes(predict, flat[0], x, double=double).shape
+    except Exception as error:
+        hint = f" `inputs` has shape {x.shape}: one row an input, (n, k); of one feature inputs[:, None]."
+        said = f"`predict` fails at one draw: {type(error).__name__}: {error}"
+        raise InputError(said + (hint if x.ndim < 2 else "")) from error
+    if shape[:1] != (len(inputs),) or len(shape) > 2:
+        raise InputError(f"`predict` returns shape {shape}, expected ({len(inputs)},): one number an input.")
+    run = program(lambda a, x: jax.lax.map(lambda t: predict(t, x), a), flat, x, double=double)
+    return in_double(run, flat, x, double=double).astype(np.float64).reshape(*samples.draws.shape[:2], *shape)
 
 
 def entropy(p: ArrayLike) -> np.ndarray:

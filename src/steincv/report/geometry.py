@@ -264,7 +264,7 @@ def _layer(path: StrPath, k: int, kind: type[Layer], dim: int) -> Layer:
     if kind is Grouped:
         children, located, bases = (len(arrays[name]) for name in ("children", "located", "parent"))
         shapes = {"children": (children,), "located": (located,), "precision": (children, bases)}
-        shapes |= {name: (bases,) for name in ("parent", "rate", "low", "high")}
+        shapes |= dict.fromkeys(("parent", "rate", "low", "high"), (bases,))
         shapes |= {"natural": (children, bases, 1 + located)}
         highest = dict.fromkeys(PLACES, dim)
         if arrays["precision"].shape == shapes["precision"] and not _positive(arrays["precision"]):

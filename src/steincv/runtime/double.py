@@ -1,9 +1,9 @@
 """A user's function as a program in double precision, whatever the precision of the session around it.
 
-JAX remembers what it made of an array of NumPy that a function closes over, as long as anything holds on to that, and
-hands it out again in the other precision, where it is wrong: single in our traces after a run of the user's, double in
-the user's own code after ours. What holds on to it are traces, the user's and ours, in the caches of JAX. A compiled
-program does not: so programs are compiled ahead of time, and traces given up.
+Or in single, where that is asked for. JAX remembers what it made of an array of NumPy that a function closes over, as
+long as anything holds on to that, and hands it out again in the other precision, where it is wrong: single in our
+traces after a run of the user's, double in the user's own code after ours. What holds on to it are traces, the user's
+and ours, in the caches of JAX. A compiled program does not: programs are compiled ahead of time, and traces given up.
 """
 
 import gc
@@ -42,43 +42,55 @@ KEPT = Kept()
 _programs: OrderedDict[tuple[str, ...], Callable] = OrderedDict()
 
 
+# The types of numbers by whether they are double.
+NUMBERS = {
+    False: (np.float32, np.int32, np.uint32, np.complex64),
+    True: (np.float64, np.int64, np.uint64, np.complex128),
+}
+
+
 class _Traced(NamedTuple):
     key: tuple[str, ...] | None  # without one it is compiled anew
+    traced: Any
     lowered: Any
     held: list[np.ndarray]  # the arrays of NumPy that f closes over, as JAX holds them
 
-    @property
-    def doubtful(self) -> bool:
-        """Whether an array is in single precision: it may be the user's, or what is left of another trace."""
-        return any(array.dtype in (np.float32, np.int32, np.uint32, np.complex64) for array in self.held)
+    def has(self, double: bool) -> bool:
+        """Whether an array is in this precision: it may be the user's, or what is left of another trace."""
+        return any(array.dtype in NUMBERS[double] for array in self.held)
 
 
-def program(f: Callable, *arguments: PyTree, once: bool = False) -> Callable[..., PyTree]:
-    """Return f as a program for arguments of these shapes, in double precision; call it `in_double`.
+def program(f: Callable, *arguments: PyTree, once: bool = False, double: bool = True) -> Callable[..., PyTree]:
+    """Return f as a program for arguments of these shapes and types; call it `in_double`.
 
     f is traced each time, and the program found by its text: what f closes over may have changed since. `once` says
-    that the program is kept by who asks for it.
+    that the program is kept by who asks for it; without `double` f's own arrays are in single precision.
     """
-    return _safely(lambda: _trace(f, arguments, once), lambda traced: _compiled(traced.key, traced.lowered))
+    return _safely(f, arguments, lambda found: _compiled(found.key, found.lowered, double), once, double)
 
 
-def shapes(f: Callable, *arguments: PyTree) -> PyTree:
-    """Return the shapes of what f gives in double precision, without computing it."""
-    return _safely(lambda: _trace(f, arguments, True), lambda traced: traced.lowered.out_info)
+def shapes(f: Callable, *arguments: PyTree, double: bool = True) -> PyTree:
+    """Return the shapes of what f gives, without computing it."""
+    return _safely(f, arguments, lambda found: found.lowered.out_info, True, double)
 
 
-def in_double(compiled: Callable[..., PyTree], *arguments: PyTree) -> PyTree:
-    """Call a program, and return arrays of NumPy."""
+def look(f: Callable, see: Callable[[Any], PyTree], *arguments: PyTree) -> PyTree:
+    """Return what `see` says of f as JAX traces it; nothing of the trace may be in that."""
+    return _safely(f, arguments, lambda found: see(found.traced.jaxpr.jaxpr), True, True)
+
+
+def in_double(compiled: Callable[..., PyTree], *arguments: PyTree, double: bool = True) -> PyTree:
+    """Call a program, and return arrays of NumPy; `double` as it was made."""
     wanted = jax.config.jax_debug_nans  # type: ignore[attr-defined]
-    with jax.enable_x64(True), jax.debug_nans(False):
+    with jax.enable_x64(double), jax.debug_nans(False):
         found = jax.tree.map(np.asarray, compiled(*arguments))
     if wanted and any(a.dtype.kind in "fc" and np.isnan(a).any() for a in jax.tree.leaves(found)):
         raise FloatingPointError("a value is not a number")
     return found
 
 
-def _trace(f: Callable, arguments: Sequence[PyTree], once: bool) -> _Traced:
-    with jax.enable_x64(True):
+def _trace(f: Callable, arguments: Sequence[PyTree], once: bool, double: bool) -> _Traced:
+    with jax.enable_x64(double):
         # unused parameters stay arguments: the text must say which of them f looks at
         traced = jax.jit(f, keep_unused=True).trace(*arguments)
         lowered = traced.lower()
@@ -87,7 +99,7 @@ def _trace(f: Callable, arguments: Sequence[PyTree], once: bool) -> _Traced:
         text = hashlib.sha256(lowered.as_text().encode()).hexdigest()
         where = str(jax.config.jax_default_device)  # type: ignore[attr-defined]
         key = text, str(lowered.in_tree), str(lowered.out_tree), where
-    return _Traced(key, lowered, [array for array in constants if isinstance(array, np.ndarray)])
+    return _Traced(key, traced, lowered, [array for array in constants if isinstance(array, np.ndarray)])
 
 
 def _constants(program: Any) -> list[Any]:
@@ -107,11 +119,11 @@ def _constants(program: Any) -> list[Any]:
     return found
 
 
-def _compiled(key: tuple[str, ...] | None, lowered: Any) -> Callable:
+def _compiled(key: tuple[str, ...] | None, lowered: Any, double: bool) -> Callable:
     if key is not None and key in _programs:
         _programs.move_to_end(key)
         return _programs[key]
-    with jax.enable_x64(True), compile_cache():
+    with jax.enable_x64(double), compile_cache():
         made = lowered.compile()
     if key is not None:
         _programs[key] = made
@@ -120,27 +132,31 @@ def _compiled(key: tuple[str, ...] | None, lowered: Any) -> Callable:
     return made
 
 
-def _safely(trace: Callable[[], _Traced], use: Callable[[_Traced], Any]) -> Any:
+def _safely(f: Callable, arguments: Sequence[PyTree], use: Callable[[_Traced], Any], once: bool, double: bool) -> Any:
     """Trace, again with JAX's caches emptied where arrays may be those of another trace; leave none of ours behind."""
-    single, left = not jax.config.jax_enable_x64, None  # type: ignore[attr-defined]
+    other, left = jax.config.jax_enable_x64 != double, None  # type: ignore[attr-defined]
+
+    def trace() -> _Traced:
+        return _trace(f, arguments, once, double)
+
     try:
         traced = _tried(trace)
-        if traced is None or (single and traced.doubtful and traced.key not in _programs):
+        if traced is None or (other and traced.has(not double) and traced.key not in _programs):
             held = traced and [weakref.ref(array) for array in traced.held]
             traced = None
             _forget(held)
             traced = trace()
-        left = [weakref.ref(array) for array in traced.held if array.dtype.itemsize == 8]
+        left = [weakref.ref(array) for array in traced.held if array.dtype in NUMBERS[double]]
         found = use(traced)
         traced = None
         return found
     except Exception as error:
-        if single:
+        if other:
             _empty(error)
         raise
     finally:
-        # in double precision the user's own code wants what ours does
-        if single and (_any_double() if left is None else _alive(left)):
+        # in its own precision the user's code wants what ours does
+        if other and (_any(double) if left is None else _alive(left)):
             _forget(left)
 
 
@@ -181,7 +197,7 @@ def _empty(error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
-def _any_double() -> bool:
-    """Return whether JAX holds any array of NumPy in double precision."""
+def _any(double: bool) -> bool:
+    """Return whether JAX holds any array of NumPy in this precision."""
     ours = (a for a in gc.get_objects() if issubclass(type(a), np.ndarray) and type(a).__module__.startswith("jax"))
-    return any(array.dtype.itemsize == 8 for array in ours)
+    return any(array.dtype in NUMBERS[double] for array in ours)

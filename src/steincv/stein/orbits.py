@@ -110,10 +110,11 @@ def find_step(
     coordinates: Coordinates,
     states: int,
     seed: int,
+    steps: tuple[float, float] = SETTINGS.steps,
 ) -> float:
     """Return the largest step size that leaves orbits the effective number of states they should have."""
     some = np.linspace(0, len(x) - 1, min(SETTINGS.trial_draws, len(x))).astype(int)
-    low, high = np.log(SETTINGS.steps)
+    low, high = np.log(steps)
     for _ in range(SETTINGS.rounds):
         middle = 0.5 * (low + high)
         rng = np.random.default_rng(seed)  # the same momenta each time: the answers differ by the step alone

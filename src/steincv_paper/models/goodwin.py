@@ -20,6 +20,7 @@ from jaxtyping import Float
 
 from steincv.evidence.bijections import Positive
 from steincv.evidence.power_posterior import PowerPosterior
+from steincv.runtime.double import in_double, program
 from steincv.runtime.validation import InputError, whole_number
 from steincv.samples.samples import Samples
 
@@ -74,8 +75,8 @@ class Goodwin:
         for name, value, allowed in (("observed", observed, OBSERVED), ("integrator", integrator, INTEGRATORS)):
             if value not in allowed:
                 raise InputError(f"`{name}` must be one of {', '.join(map(repr, allowed))}, got {value!r}.")
-        with jax.enable_x64(True):
-            truth = np.asarray(path(jax.tree.map(jax.numpy.asarray, true_parameters(species)), integrator))
+        p = jax.tree.map(np.asarray, true_parameters(species))
+        truth = in_double(program(lambda p: path(p, integrator), p), p)
         noise = np.random.default_rng([seed, species]).normal(size=truth.shape)
         data = truth + SIGMA * noise
         return cls(species, data if observed == "all" else data[:, :2], integrator)

@@ -329,7 +329,7 @@ class LearnedCoordinates(Coordinates):
         """Return the same map without its last whitening, scaled by these draws."""
         return replace(self, learned=self.learned.unmixed(*self._flat(samples)))
 
-    def beside(self, affine: Standardise, samples: Samples) -> "SideBySide":
+    def beside(self, affine: Coordinates, samples: Samples) -> "SideBySide":
         """Return these beside simpler coordinates: groups alone where there are any, or affine ones.
 
         Of eight schools and random effects that gained 1.2 to 1.3 times as much as affine ones beside them.

@@ -1,10 +1,10 @@
 r"""Effects of a group, given its mean and its scale: a layer that knows what a hierarchical model says of them.
 
-With $x_j \sim N(\mu, \tau^2)$ and data that say $x_j \approx y_j$ with precision $\lambda_j$, the effects given $\mu$ and
-$\tau$ are normal with precision $\tau^{-2} + \lambda_j$. Whatever a model is written in (log standard deviation, log
-variance, effects centred or not), precision and precision times mean are sums of exponentials of the scale's parameter
-with coefficients linear in the others. And given the exponents, those are a linear regression: the score of such an
-effect is $N_j - P_j x_j$. Other than a curve fitted to the draws, this holds in the neck of the funnel as well.
+With $x_j \sim N(\mu, \tau^2)$ and data that say $x_j \approx y_j$ with precision $\lambda_j$, the effects given $\mu$
+and $\tau$ are normal with precision $\tau^{-2} + \lambda_j$. Whatever a model is written in (log standard deviation,
+log variance, effects centred or not), precision and precision times mean are sums of exponentials of the scale's
+parameter with coefficients linear in the others. And given the exponents, those are a linear regression: the score of
+such an effect is $N_j - P_j x_j$. Other than a curve fitted to the draws, this holds in the neck of the funnel as well.
 
 Of a random-effects logistic regression in centred coordinates, `Auto()` gained 4.0 times as much in these coordinates
 as in the best of other layers, 5.8 times where draws reach into the neck, and non-centred 1.5 times (five sets).
@@ -39,8 +39,8 @@ class Grouping(NamedTuple):
 
     - `parents`: that scale an effect, at most. `means`: coordinates that may be in the mean of a group.
     - `compared`: effects, and `rows` draws, on which exponents are compared; those of a parent are used where they
-      lower the logarithm of an effect's divergence by so much (`fall`), as means have to, and for others that the screen
-      did not see where they do this part of it (`alike`).
+      lower the logarithm of an effect's divergence by so much (`fall`), as means have to, and for others that the
+      screen did not see where they do this part of it (`alike`).
     - `fewest`: effects that a parent must scale.
     - `nothing`: a divergence per coordinate that is not worth lowering.
     - `rounds`: of weights. `ridge`: of the regression, per draw.
@@ -138,46 +138,28 @@ def fit_groups(x: np.ndarray, s: np.ndarray, unit: np.ndarray, shape: Shape) -> 
     - `unit`: the deviations of the model's parameters, in which exponents are whole numbers.
     """
     dim = x.shape[1]
-    groups = _groups(shape, dim)
-    scales = shape.parents[: len(groups)]
     partial = partial_correlations(robust_metric(x, s, is_dense(*x.shape))[0])
     fit, terms = _Fit(x, s), _Terms([[_Term(0, 0.0, True, True)] for _ in range(dim)], [set() for _ in range(dim)])
     few = fit.part(slice(None, None, -(-len(x) // GROUPING.rows)))
     above: set[int] = set()  # parents and means, which are nobody's children
-    for parent, group in zip(scales.tolist(), groups, strict=True):
-        if terms.child(parent):
+    for parent, group in zip(shape.parents.tolist(), _groups(shape, dim), strict=False):
+        mine = [c for c in np.flatnonzero(group).tolist() if terms.free(c) and c not in above]
+        if terms.child(parent) or len(mine) < GROUPING.fewest:
             continue
         strength = np.zeros(dim) if partial is None else partial[:, group].mean(axis=1)
-        means = [int(k) for k in np.argsort(-strength, kind="stable")[: GROUPING.means] if strength[k] > 0]
-        means = [k for k in means if k != parent and not terms.child(k)]
-        mine = [int(c) for c in np.flatnonzero(group) if len(terms.of[c]) <= 2 * GROUPING.parents and c not in above]
-        if len(mine) < GROUPING.fewest:
-            continue
+        strongest = np.argsort(-strength, kind="stable")[: GROUPING.means].tolist()
+        means = [k for k in strongest if strength[k] > 0 and k != parent and not terms.child(k)]
         some = [c for c in mine if c not in means]
-        some = some[:: max(1, -(-len(some) // GROUPING.compared))]
-
-        def left(more: list[_Term], located: set[int], some: list[int] = some) -> float:
-            return sum(few.left(c, terms.of[c] + more, terms.located[c] | located) for c in some) / max(1, len(some))
-
+        look = _Look(few, terms, some[:: max(1, -(-len(some) // GROUPING.compared))])
         forms = [_form_terms(parent, form, unit) for form in FORMS]
-        tried = [left(more, set(means)) for more in forms]
-        best = forms[int(np.argmin(tried))]
-        if not left([], set(means)) - min(tried) > GROUPING.fall:
+        best = min(forms, key=lambda form: look.left(form, set(means)))
+        if not look.left([], set(means)) - look.left(best, set(means)) > GROUPING.fall:
             continue
-        located: set[int] = set()
-        now = left(best, located)
-        while more := [(left(best, located | {k}), k) for k in means if k not in located]:
-            least, k = min(more)
-            if not now - least > GROUPING.fall:
-                break
-            located.add(k)
-            now = least
+        located = look.means(best, means)
         above |= {parent} | located
-        fall = left([], located) - now
-        mine = [c for c in mine if c not in above]
-        others = [c for c in range(dim) if c not in above and c not in mine]
-        mine += [c for c in others if few.fall(c, terms.of[c], best, terms.located[c] | located) > GROUPING.alike * fall]
-        for c in mine:
+        fall = GROUPING.alike * (look.left([], located) - look.left(best, located))
+        others = [c for c in range(dim) if c not in above and c not in mine and look.fall(c, best, located) > fall]
+        for c in [*(c for c in mine if c not in above), *others]:
             terms.of[c] = terms.of[c] + best
             terms.located[c] = terms.located[c] | located
     return fit.layer(terms)
@@ -214,6 +196,10 @@ class _Terms(NamedTuple):
         """Return whether the coordinate is in a group."""
         return len(self.of[coordinate]) > 1
 
+    def free(self, coordinate: int) -> bool:
+        """Return whether it may have one parent more."""
+        return len({term.parent for term in self.of[coordinate] if term.rate}) < GROUPING.parents
+
 
 def _form_terms(parent: int, form: Form, unit: np.ndarray) -> list[_Term]:
     if form.precision == form.natural:
@@ -245,10 +231,6 @@ class _Fit:
         """Return the logarithm of the divergence that is left of a child, with draws far off bounded."""
         found = self.solve(child, terms, located)
         return np.inf if found is None else found.left
-
-    def fall(self, child: int, terms: list[_Term], more: list[_Term], located: set[int]) -> float:
-        """Return by how much more terms lower that."""
-        return self.left(child, terms, located) - self.left(child, terms + more, located)
 
     def solve(self, child: int, terms: Sequence[_Term], located: set[int]) -> _Solved | None:
         """Regress the score of a child; a precision has no negative terms. None if nothing is left of it."""
@@ -305,3 +287,34 @@ class _Fit:
         parent, rate = (np.array(column) for column in zip(*rates, strict=True))
         low, high = self.x[:, parent].min(axis=0), self.x[:, parent].max(axis=0)
         return Grouped(np.array(list(fits)), np.array(located, int), parent, rate, low, high, precision, natural)
+
+
+class _Look(NamedTuple):
+    """What more terms and means would leave of a few children."""
+
+    fit: _Fit
+    terms: _Terms
+    children: list[int]
+
+    def left(self, more: list[_Term], located: set[int]) -> float:
+        """Return the mean logarithm of their divergences."""
+        return sum(self._of(c, more, located) for c in self.children) / max(1, len(self.children))
+
+    def fall(self, child: int, more: list[_Term], located: set[int]) -> float:
+        """Return by how much more terms lower that of any child."""
+        return self._of(child, [], located) - self._of(child, more, located)
+
+    def means(self, more: list[_Term], among: Sequence[int]) -> set[int]:
+        """Return coordinates that belong into the mean, one after the other the one that lowers it most."""
+        found: set[int] = set()
+        now = self.left(more, found)
+        while tried := [(self.left(more, found | {k}), k) for k in among if k not in found]:
+            least, best = min(tried)
+            if not now - least > GROUPING.fall:
+                break
+            found.add(best)
+            now = least
+        return found
+
+    def _of(self, child: int, more: list[_Term], located: set[int]) -> float:
+        return self.fit.left(child, self.terms.of[child] + more, self.terms.located[child] | located)
