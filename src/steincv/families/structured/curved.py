@@ -50,7 +50,7 @@ class _Draws(NamedTuple):
     # operations of a core in a second: some fifteen seconds, as in `budget.LIMITS`. Of 1500 orbits that is, for a dozen
     # outputs, all eight states in 120 dimensions and two in 190. Blocks of a sixtieth of the `states` are left out in
     # turn, which takes their square.
-    operations: float = 5e11
+    operations: float = 2.5e11
     bytes: float = 1 << 30
     memory: float = 0.125
     states: int = 20_000
