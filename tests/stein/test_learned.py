@@ -331,3 +331,12 @@ def test_groups_are_left_out_where_other_maps_are_better():
     others = Learned.of(bent, scores, chains=CHAINS, kinds=KINDS[1:])
     groups = Learned.of(bent, scores, chains=CHAINS, kinds=KINDS[:1])
     assert found.fisher.learned == min(one.fisher.learned for one in (others, groups) if one is not None)
+
+
+def test_a_parameter_far_too_wide_for_an_exponent_makes_no_group():
+    """Its exponentials would overflow."""
+    x, s = Effects(1.0, True).draw(CHAINS * DRAWS)
+    x, s = x * np.where(np.arange(10) == 1, 1e4, 1.0), s / np.where(np.arange(10) == 1, 1e4, 1.0)
+    with np.errstate(over="raise", invalid="raise"):
+        found = Learned.of(x, s, chains=CHAINS)
+    assert not any(isinstance(layer, Grouped) for layer in found.layers)

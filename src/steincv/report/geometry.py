@@ -99,7 +99,10 @@ class Geometry:
             weak = "; the effects above are slight" if self.groups else ""
             said.append(f"No parameter acts as a scale of others{weak}.")
         divergence = f"Fisher divergence to a normal distribution, per parameter: {self.fisher.affine:.2g} in affine"
-        if self.learned is not None:
+        if self.learned is not None and self.fisher.learned <= REQUIREMENTS.least:
+            exact = "and more than a billion times less in learned coordinates: normal, to round-off."
+            said.append(f"{divergence}, {exact}")
+        elif self.learned is not None:
             less = float(f"{self.fisher.affine / self.fisher.learned:.1e}")
             said.append(f"{divergence} and {self.fisher.learned:.2g} in learned coordinates, {less:g} times less.")
         elif self.fisher.affine < REQUIREMENTS.least:

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 
 from .fitting import ROBUST, Shape, is_dense, robust_metric, usual
 from .layers import FAR, Pair
-from .screen import partial_correlations
+from .screen import SCREENING, partial_correlations
 
 
 class Form(NamedTuple):
@@ -41,7 +41,7 @@ class Grouping(NamedTuple):
     - `compared`: effects, and `rows` draws, on which exponents are compared; those of a parent are used where they
       lower the logarithm of an effect's divergence by so much (`fall`), as means have to, and for others that the
       screen did not see where they do this part of it (`alike`).
-    - `fewest`: effects that a parent must scale.
+    - `fewest`: effects that a parent must scale. `steepest`: an exponent anywhere, at most.
     - `nothing`: a divergence per coordinate that is not worth lowering.
     - `rounds`: of weights. `ridge`: of the regression, per draw.
     """
@@ -53,6 +53,7 @@ class Grouping(NamedTuple):
     fall: float = 0.1
     alike: float = 0.5
     fewest: int = 3
+    steepest: float = 100.0
     nothing: float = 1e-5
     rounds: int = 3
     ridge: float = 1e-9
@@ -151,14 +152,17 @@ def fit_groups(x: np.ndarray, s: np.ndarray, unit: np.ndarray, shape: Shape) -> 
         means = [k for k in strongest if strength[k] > 0 and k != parent and not terms.child(k)]
         some = [c for c in mine if c not in means]
         look = _Look(few, terms, some[:: max(1, -(-len(some) // GROUPING.compared))])
+        farthest = np.abs(x[:, parent]).max()
         forms = [_form_terms(parent, form, unit) for form in FORMS]
-        best = min(forms, key=lambda form: look.left(form, set(means)))
+        forms = [form for form in forms if all(abs(term.rate) * farthest < GROUPING.steepest for term in form)]
+        best = min(forms, key=lambda form: look.left(form, set(means)), default=[])
         if not look.left([], set(means)) - look.left(best, set(means)) > GROUPING.fall:
             continue
         located = look.means(best, means)
         above |= {parent} | located
         fall = GROUPING.alike * (look.left([], located) - look.left(best, located))
-        others = [c for c in range(dim) if c not in above and c not in mine and look.fall(c, best, located) > fall]
+        unseen = range(dim if dim <= SCREENING.wide else 0)
+        others = [c for c in unseen if c not in above and c not in mine and look.fall(c, best, located) > fall]
         for c in [*(c for c in mine if c not in above), *others]:
             terms.of[c] = terms.of[c] + best
             terms.located[c] = terms.located[c] | located
