@@ -47,9 +47,9 @@ class _Draws(NamedTuple):
     per_feature: int = 4
     # Of orbits, as many states as a fit takes these operations and bytes for; with fewer than `least` of each orbit, or
     # where that is more than this part of the free memory, the draws alone. Products of matrices are most of it, 3e10
-    # operations of a core in a second: some fifteen seconds, as in `budget.LIMITS`. Of 1500 orbits that is, for a dozen
-    # outputs, all eight states in 120 dimensions and two in 190. Blocks of a sixtieth of the `states` are left out in
-    # turn, which takes their square.
+    # operations of a core in a second: some eight seconds. Of 1500 orbits that is, for a dozen outputs, all eight
+    # states in 90 dimensions, four in 120 and two in 144; twice the time gains a tenth more in 120. Blocks of a
+    # sixtieth of the `states` are left out in turn, which takes their square.
     operations: float = 2.5e11
     bytes: float = 1 << 30
     memory: float = 0.125
