@@ -7,8 +7,9 @@ import pytest
 
 import steincv as scv
 from steincv.stein.learned.coordinates import KINDS, Learned
-from steincv.stein.learned.grouped import Grouped
+from steincv.stein.learned.grouped import Grouped, fit_groups
 from steincv.stein.learned.layers import Affine, Couple
+from steincv.stein.learned.screen import find_parents
 
 CHAINS, DRAWS = 4, 400
 
@@ -340,3 +341,17 @@ def test_a_parameter_far_too_wide_for_an_exponent_makes_no_group():
     with np.errstate(over="raise", invalid="raise"):
         found = Learned.of(x, s, chains=CHAINS)
     assert not any(isinstance(layer, Grouped) for layer in found.layers)
+
+
+def test_a_parent_that_only_bends_locations_is_no_scale():
+    """The first of two parents bends a coordinate and scales none; the second scales a group."""
+    x, s = Effects(1.0, True).draw(CHAINS * DRAWS)
+    w = np.random.default_rng(8).normal(size=(len(x), 2))
+    x = np.column_stack([x, w[:, 0], w[:, 1] + 2 * w[:, 0] ** 2])
+    s = np.column_stack([s, -w[:, 0] + 4 * w[:, 0] * w[:, 1], -w[:, 1]])
+    flat, scores = Affine.of(x, False)(x, s)
+    shape = find_parents(flat, scores, np.zeros(0, int))
+    assert not shape.scaled[:, 1 + list(shape.parents).index(10)].any()
+    groups = fit_groups(flat, scores, x.std(axis=0), shape)
+    np.testing.assert_array_equal(groups.children, np.arange(2, 10))
+    assert set(groups.parent[groups.rate != 0]) == {1}

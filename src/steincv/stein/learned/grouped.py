@@ -143,7 +143,7 @@ def fit_groups(x: np.ndarray, s: np.ndarray, unit: np.ndarray, shape: Shape) -> 
     fit, terms = _Fit(x, s), _Terms([[_Term(0, 0.0, True, True)] for _ in range(dim)], [set() for _ in range(dim)])
     few = fit.part(slice(None, None, -(-len(x) // GROUPING.rows)))
     above: set[int] = set()  # parents and means, which are nobody's children
-    for parent, group in zip(shape.parents.tolist(), _groups(shape, dim), strict=False):
+    for parent, group in _groups(shape, dim):
         mine = [c for c in np.flatnonzero(group).tolist() if terms.free(c) and c not in above]
         if terms.child(parent) or len(mine) < GROUPING.fewest:
             continue
@@ -169,15 +169,14 @@ def fit_groups(x: np.ndarray, s: np.ndarray, unit: np.ndarray, shape: Shape) -> 
     return fit.layer(terms)
 
 
-def _groups(shape: Shape, dim: int) -> list[np.ndarray]:
-    """Return of every parent that scales which coordinates it does; the first parents are those."""
-    scaled = [shape.scaled[:, own] for own in range(1, 1 + len(shape.parents))]
+def _groups(shape: Shape, dim: int) -> list[tuple[int, np.ndarray]]:
+    """Return the parents that scale any coordinates, strongest first, and which ones."""
     found = []
-    for children in scaled:
-        if children.any():
+    for own, parent in enumerate(shape.parents.tolist(), start=1):
+        if shape.scaled[:, own].any():
             group = np.zeros(dim, dtype=bool)
-            group[shape.children[children]] = True
-            found.append(group)
+            group[shape.children[shape.scaled[:, own]]] = True
+            found.append((parent, group))
     return found
 
 
